@@ -9,6 +9,9 @@ use crate::support::pods::{Attack, Container, Naming, Order, Plan, Pod};
 use crate::support::seccomp::{self, ANSWER, JUMP, LOAD, NUMBER, SECOND, number, step};
 use crate::support::{Answer, Node, has};
 use crate::volume::Volume;
+use incloud_disk::host::Census;
+use incloud_disk::host::census::{Budget, KernelCensus};
+use incloud_disk::model::mount::disk_users::Answer as Look;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
@@ -19,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Somebody whom no other test knows: what one user may take is limited, so tests would be in each other's way.
 fn somebody() -> u32 {
@@ -126,7 +130,7 @@ fn until_they_hang(attacker: &Container) -> Vec<u32> {
             status.contains("State:\tS") || status.contains("State:\tD")
         })
     });
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     stuck
 }
 
@@ -184,7 +188,7 @@ fn stuck_processes_hold_up_no_heal() {
         node.must(volume.attach());
         assert_eq!(layers_at(&folder), 1);
         let number = only_mount_at(&folder).number.to_string();
-        container.write("/data/f2", std::time::Duration::from_millis(10));
+        container.write("/data/f2", Duration::from_millis(10));
         let report = container.must_write_on(3);
         assert_eq!(report.file_systems, [number], "in the container too");
         container.die();
@@ -312,6 +316,28 @@ fn piles_of_namespaces_hold_up_no_tear_down() {
     needs!(pods);
     for from in BOTH {
         let scene = Scene::of(from, |_| Attack::Namespaces { count: 500, mounts: 2200 });
+        scene.tear_down();
+    }
+}
+
+/// What a user has in great numbers is not paid from the time for the machine and its pods, which is short here.
+#[test]
+fn floods_of_a_user_hold_up_no_tear_down() {
+    needs!(pods);
+    for (attack, looks) in [
+        (Attack::Processes { count: 12_000 }, 4),
+        (Attack::Namespaces { count: 6000, mounts: 1 }, 20),
+    ] {
+        let scene = Scene::of(From::User, |_| attack);
+        let number = only_mount_at(&scene.volume.global()).number;
+        let budget = Budget { system: Duration::from_secs(1), users: Duration::from_millis(600) };
+        let census = KernelCensus::default().within(budget, &scene.node.own().join("run"));
+        for _ in 0..looks {
+            match census.namespaces_with(&[number]) {
+                Look::Told(uses) => assert!(uses.hidden(|_| true).is_none(), "{uses:?}"),
+                Look::CannotTell(why) => panic!("{why}"),
+            }
+        }
         scene.tear_down();
     }
 }

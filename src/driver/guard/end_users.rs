@@ -51,7 +51,7 @@ impl OrdinaryUsers<'_> {
         let in_theirs = of_users.flat_map(|one| {
             let openers = one.keepers.iter().filter_map(|keeper| match keeper {
                 NamespaceKeeper::OpenIn { process, .. } => Some(process),
-                NamespaceKeeper::MountedAt { .. } => None,
+                NamespaceKeeper::MountedAt { .. } | NamespaceKeeper::Unexamined(_) => None,
             });
             one.processes.iter().chain(openers)
         });

@@ -338,6 +338,10 @@ fn mounted_in(one: &NamespaceUse) -> String {
         (None, Some(NamespaceKeeper::OpenIn { process, .. })) => {
             format!("a mount namespace has it that {process} has open (kill {})", process.pid)
         }
+        (None, Some(NamespaceKeeper::Unexamined(process))) => format!(
+            "a mount namespace has it at {place}, where process {process} may live, which could not be examined (kill {})",
+            process.pid
+        ),
         (None, None) => format!(
             "a mount namespace has it at {place} (nothing was found that keeps it; a restart of the machine ends it)"
         ),

@@ -63,6 +63,9 @@ pub(in crate::driver) fn namespace(one: &NamespaceUse) -> String {
             (_, Some(NamespaceKeeper::MountedAt { place, .. })) => {
                 format!("kept by the mount {}", place.display())
             }
+            (_, Some(NamespaceKeeper::Unexamined(process))) => {
+                format!("process {process}, which could not be examined, may live there")
+            }
             (Some(user), None) => format!("user {user}, and no process lives there"),
             (None, None) => "no process lives there".to_owned(),
         },

@@ -38,6 +38,8 @@ pub(super) const DELETED: &[u8] = b" (deleted)";
 const LONGEST_TABLE: usize = 4 << 20;
 /// So many lines of other kinds are told of one table: users make as many as they like.
 const MOST_LINES: usize = 64;
+/// So many namespaces of ordinary users are named in one list.
+const MOST_OF_USERS: usize = 4096;
 /// So often the time is looked at.
 const CLOCK_EVERY: usize = 64;
 
@@ -95,15 +97,15 @@ impl Reading {
                 let (task, namespace) = self.place(*task, *or_another)?;
                 tell(Found::Namespace { task, namespace })?;
             }
-            Question::Table { namespace, tasks, if_initial } => {
-                self.table(*namespace, tasks, *if_initial, filter, until, tell)?;
+            Question::Table { namespace, tasks } => {
+                self.table(*namespace, tasks, filter, until, tell)?;
             }
             Question::Listed(task) => {
                 let text = self.proc.table(*task, until)?;
                 let table = excerpt(&text, filter, true)?;
                 tell(Found::Table { namespace: None, table })?;
             }
-            Question::Others { known } => self.others(known, tell)?,
+            Question::List { these, is_only } => self.list(these, *is_only, until, tell)?,
             Question::Enter(namespaces) => self.enter_listed(namespaces, filter, until, tell)?,
             Question::EnterBy { namespace, doors } => {
                 let door = self.door_to(*namespace, doors)?.ok_or(Errno::ESRCH)?;
@@ -173,7 +175,6 @@ impl Reading {
         &self,
         namespace: u64,
         tasks: &[Task],
-        if_initial: bool,
         filter: &Filter,
         until: Instant,
         tell: Tell<'_>,
@@ -183,9 +184,6 @@ impl Reading {
         let user = door.as_ref().and_then(|door| maker(door).ok()).flatten();
         if user.is_some() {
             tell(Found::Maker { namespace, user })?;
-            if if_initial {
-                return Ok(());
-            }
         }
         for task in tasks {
             match self.proc.link(&format!("{task}/root")) {
@@ -233,23 +231,27 @@ impl Reading {
         Ok(done)
     }
 
-    fn others(&self, known: &[u64], tell: Tell<'_>) -> io::Result<()> {
-        let known: HashSet<u64> = known.iter().copied().collect();
-        let mut failed = None;
+    /// Names every namespace that root made, and at most [`MOST_OF_USERS`] of ordinary users.
+    fn list(&self, these: &[u64], is_only: bool, until: Instant, tell: Tell<'_>) -> io::Result<()> {
+        let these: HashSet<u64> = these.iter().copied().collect();
+        let (mut ended, mut of_users, mut all) = (Ok(()), 0, 0);
         self.walk(|namespace, door| {
-            if known.contains(&namespace) {
-                return ControlFlow::Continue(());
+            ended = must_be_in_time(all, until);
+            all += 1;
+            if ended.is_ok() && these.contains(&namespace) == is_only {
+                ended = maker(door).and_then(|user| {
+                    of_users += usize::from(user.is_some());
+                    let is_named = user.is_none() || of_users <= MOST_OF_USERS;
+                    if is_named { tell(Found::Maker { namespace, user }) } else { Ok(()) }
+                });
             }
-            let told = maker(door).and_then(|user| tell(Found::Maker { namespace, user }));
-            match told {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
+            if ended.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        failed.map_or(Ok(()), Err)
+        match of_users.saturating_sub(MOST_OF_USERS) {
+            0 => {}
+            more => tell(Found::More(more))?,
+        }
+        ended
     }
 
     fn enter_listed(

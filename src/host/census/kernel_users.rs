@@ -121,7 +121,7 @@ impl Kernel<'_> {
     fn ask(&mut self, questions: Vec<Question>) -> io::Result<Vec<Response>> {
         let asked =
             questions.into_iter().map(|question| Asked { question, owner: Some(Party::Root) });
-        self.scan.ask(self.proc, self.filter, false, asked)
+        self.scan.ask(self.proc, self.filter, asked)
     }
 
     fn loop_of(&self, name: &str) -> io::Result<Option<Loop>> {

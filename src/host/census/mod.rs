@@ -28,6 +28,7 @@ mod pods;
 mod proc;
 mod question;
 pub mod reader;
+mod roster;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -52,10 +53,11 @@ use crate::model::mount::disk_users::{
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, beneath};
 use crate::model::record::NamespaceSign;
-use namespaces::{Namespace, Namespaces, by_owner, own_namespace};
+use namespaces::{Namespace, Namespaces, own_namespace};
 use pod_processes::CgroupTrees;
-use proc::{Proc, Task, pids};
+use proc::{Proc, Task};
 use question::{Filter, Found, Question};
+use roster::Roster;
 use scan::{Asked, Scan, Start};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -182,10 +184,11 @@ impl KernelCensus {
 
     /// Those that mount one of the file systems, in words.
     fn uses(&self, proc: &Proc, every: Namespaces, numbers: &[DeviceNumber]) -> NamespaceUses {
-        let mut words = Words::of(proc, self.faces);
+        let mut words = Words::of(proc, &every.roster, self.faces);
         let namespaces = words.namespaces(&every, numbers);
-        let (untold, mut later) = every.unread.told(proc);
-        later.append(&mut words.later);
+        let mut unknown = words.later;
+        let (untold, mut later) = every.unread.told(proc, &every.roster);
+        later.append(&mut unknown);
         NamespaceUses { namespaces, untold, later }
     }
 
@@ -203,21 +206,20 @@ impl KernelCensus {
             .collect();
         // This process, and the one that waits for it.
         let ours = [Some(std::process::id()), waiting_process()];
-        let others = pids(proc)?.into_iter().filter(|pid| !ours.contains(&Some(*pid)));
+        let mut processes = every.roster.in_order();
+        processes.retain(|(_, pid)| !ours.contains(&Some(*pid)));
+        let asked = processes.iter().map(|(owner, pid)| {
+            let namespace = homes.get(pid).copied().flatten().map(|id| id.0);
+            let question = Question::Files { pid: *pid, namespace };
+            Asked { question, owner: Some(owner.clone()) }
+        });
+        let told = self.scanning(|scan| scan.ask(proc, filter, asked));
+        let told = told.map_err(|error| Error::io("read other processes", &error))?;
         let mut all = Vec::new();
-        for (users, processes) in by_owner(proc, others) {
-            let asked = processes.iter().map(|(owner, pid)| {
-                let namespace = homes.get(pid).copied().flatten().map(|id| id.0);
-                let question = Question::Files { pid: *pid, namespace };
-                Asked { question, owner: Some(owner.clone()) }
-            });
-            let told = self.scanning(|scan| scan.ask(proc, filter, users, asked));
-            let told = told.map_err(|error| Error::io("read other processes", &error))?;
-            for ((_, pid), told) in processes.into_iter().zip(told) {
-                all.extend(told.found.iter().map(|found| (pid, found.clone())));
-                if let Err(why) = told.result() {
-                    unread.process(pid, &why);
-                }
+        for ((_, pid), told) in processes.into_iter().zip(told) {
+            all.extend(told.found.iter().map(|found| (pid, found.clone())));
+            if let Err(why) = told.result() {
+                unread.process(pid, &why);
             }
         }
         Ok(all)
@@ -318,7 +320,7 @@ impl Census for KernelCensus {
             });
             let kernel =
                 kernel.map_err(|error| Error::io("look for the kernel's own uses", &error))?;
-            let mut words = Words::of(proc, self.faces);
+            let mut words = Words::of(proc, &every.roster, self.faces);
             let (mut files, mut possible, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
             let mut untold = kernel.untold;
             for (pid, one) in found {
@@ -339,7 +341,7 @@ impl Census for KernelCensus {
                 }
             }
             let namespaces = words.namespaces(&every, numbers);
-            let (unread, later) = unread.told(proc);
+            let (unread, later) = unread.told(proc, &every.roster);
             untold.extend(unread);
             told_whole(&later)?;
             told_whole(&words.later)?;
@@ -358,13 +360,14 @@ impl Census for KernelCensus {
     fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>> {
         self.seeing(|proc, _| {
             let mut every = self.namespaces(proc, &Filter::default(), NO_POD_FIRST)?;
-            told_whole(&std::mem::take(&mut every.unread).told(proc).1)?;
+            let unread = std::mem::take(&mut every.unread);
+            told_whole(&unread.told(proc, &every.roster).1)?;
             let asked = every.all.iter().map(|one| {
                 let is_own = one.id == Some(every.own);
                 let tasks = if is_own { Vec::new() } else { one.tasks.clone() };
-                Asked { question: Question::ExtIds(tasks), owner: None }
+                Asked { question: Question::ExtIds(tasks), owner: Some(one.owner.clone()) }
             });
-            let told = self.scanning(|scan| scan.ask(proc, &Filter::default(), false, asked));
+            let told = self.scanning(|scan| scan.ask(proc, &Filter::default(), asked));
             let wrong = |error| Error::io("ask the mounted file systems for their ids", &error);
             let mut ids = BTreeMap::new();
             for told in told.map_err(wrong)? {
@@ -396,18 +399,21 @@ impl Census for KernelCensus {
     fn find_namespace(&self, sign: &NamespaceSign) -> Result<Option<File>> {
         let proc = self.proc()?;
         let id = NamespaceId(sign.namespace);
-        let pids = pids(&proc)?;
-        let found = self.scanning(|scan| match owner::find(scan, &proc, &pids, id)? {
-            Some(door) => Ok(owner::is_signed(scan, &proc, &door, sign)?.then_some(door)),
+        self.scanning(|scan| match owner::find(scan, &proc, id)? {
+            Some(door) => {
+                let is_it = owner::is_signed(scan, &proc, &door, sign);
+                let look = |error| Error::io(format!("look for mount namespace {id}"), &error);
+                Ok(is_it.map_err(look)?.then_some(door))
+            }
             None => Ok(None),
-        });
-        found.map_err(|error| Error::io(format!("look for mount namespace {id}"), &error))
+        })
     }
 }
 
 /// Processes in words, each looked up once.
 struct Words<'a> {
     proc: &'a Proc,
+    roster: &'a Roster,
     faces: Faces,
     known: HashMap<u32, Process>,
     /// What this process lacked to say.
@@ -415,14 +421,14 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    fn of(proc: &'a Proc, faces: Faces) -> Self {
-        Self { proc, faces, known: HashMap::new(), later: Vec::new() }
+    fn of(proc: &'a Proc, roster: &'a Roster, faces: Faces) -> Self {
+        Self { proc, roster, faces, known: HashMap::new(), later: Vec::new() }
     }
 
     fn process(&mut self, pid: u32) -> Process {
         let later = &mut self.later;
         let describe = || {
-            self.proc.describe(pid).unwrap_or_else(|error| {
+            self.roster.describe(self.proc, pid).unwrap_or_else(|error| {
                 later.push(Untold::of_unknown(format!("process {pid}"), errno_text(&error)));
                 Process { pid, command: String::new(), owner: Owner::default(), user: None }
             })

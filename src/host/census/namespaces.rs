@@ -1,9 +1,10 @@
 //! All mount namespaces of the machine: this machine's and those of pods first, those that ordinary users made last.
 
 use super::answers::named_by;
-use super::proc::{Proc, Task, pids};
+use super::proc::{Proc, Task};
 use super::question::{Door, Excerpt, Filter, Found, Question};
-use super::scan::{Asked, Party, Response, Scan, Why};
+use super::roster::{Roster, in_order};
+use super::scan::{Asked, Class, Party, Response, Scan, Why};
 use super::unread::Unread;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
@@ -11,7 +12,6 @@ use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::hash::Hash;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ pub(super) struct Namespace {
     pub(super) user: Option<u32>,
     /// What keeps it alive without a process.
     pub(super) keepers: Vec<NamespaceKeeper>,
+    /// Whose share pays for questions about it.
+    pub(super) owner: Party,
 }
 
 impl Namespace {
@@ -53,6 +55,8 @@ pub(super) struct Namespaces {
     pub(super) all: Vec<Namespace>,
     /// What could not be read.
     pub(super) unread: Unread,
+    /// The processes of this look.
+    pub(super) roster: Roster,
 }
 
 /// Reads them.
@@ -72,219 +76,270 @@ pub(super) struct Reader<'a> {
 
 type Residents = BTreeMap<NamespaceId, Vec<Task>>;
 
+/// So many of the processes that live in a namespace are tried in order to read its mounts.
+const MOST_TRIED: usize = 64;
+
+/// One look at all namespaces.
+#[derive(Debug, Default)]
+struct Look {
+    unread: Unread,
+    roster: Roster,
+    residents: Residents,
+    /// Processes that are placed by their mounts, because their links are closed or do not answer.
+    closed: Vec<(u32, Why)>,
+    /// The namespaces that the kernel lists, with the ordinary user who made each; none before Linux 6.12.
+    listed: Option<BTreeMap<u64, Option<u32>>>,
+}
+
 impl Reader<'_> {
     pub(super) fn namespaces(&mut self) -> Result<Namespaces> {
         let own = own_namespace(self.proc)?;
         let mut unread = Unread::of(self.comes_again);
-        let mut closed = Vec::new();
-        let mut residents = self.residents(&mut unread, &mut closed)?;
-        let tasks = residents.remove(&own).unwrap_or_default();
+        let roster = Roster::of(self.proc, &mut unread)?;
+        let mut look = Look { unread, roster, ..Look::default() };
+        let (users, others): (Vec<_>, Vec<_>) = look
+            .roster
+            .in_order()
+            .into_iter()
+            .partition(|(owner, _)| owner.class() == Class::Users);
+        self.place(&mut look, others)?;
+        // Asked before users' processes use up the budget of users: root's namespaces are among those listed.
+        self.list(&mut look, own)?;
+        self.place(&mut look, users)?;
+        let tasks = look.residents.remove(&own).unwrap_or_default();
         let table = self.proc.own_table()?;
         let first = table.mounts().first().map_or(0, |mount| mount.id);
-        let own_one = Namespace { id: Some(own), tasks, table, first, user: None, keepers: vec![] };
-        let mut every = Namespaces { own, all: vec![own_one], unread: Unread::default() };
-        let mut known: HashSet<NamespaceId> = residents.keys().copied().collect();
+        let own_one = Namespace {
+            id: Some(own),
+            tasks,
+            table,
+            first,
+            user: None,
+            keepers: vec![],
+            owner: Party::Root,
+        };
+        let all = vec![own_one];
+        let mut every =
+            Namespaces { own, all, unread: Unread::default(), roster: Roster::default() };
+        let mut known: HashSet<NamespaceId> = look.residents.keys().copied().collect();
         known.insert(own);
-        self.inhabited(&mut every, residents, &mut closed, &mut unread)?;
-        self.uninhabited(&mut every, &mut known, &mut unread)?;
-        self.place_closed(&mut every, closed, &mut unread)?;
-        every.unread = unread;
+        self.inhabited(&mut every, &mut look)?;
+        self.uninhabited(&mut every, known, &mut look)?;
+        self.place_closed(&mut every, &mut look)?;
+        self.mark_unexamined(&mut every, &look);
+        (every.unread, every.roster) = (look.unread, look.roster);
         Ok(every)
     }
 
-    fn ask(&mut self, users: bool, asked: Vec<Asked>) -> Result<Vec<Response>> {
+    fn ask(&mut self, asked: Vec<Asked>) -> Result<Vec<Response>> {
         if asked.is_empty() {
             return Ok(Vec::new());
         }
-        let told = self.scan.ask(self.proc, self.filter, users, asked);
+        let told = self.scan.ask(self.proc, self.filter, asked);
         told.map_err(|error| Error::io("read other processes", &error))
     }
 
-    /// Where processes live. Those whose links are closed, or do not answer, are placed by their mounts.
-    fn residents(
-        &mut self,
-        unread: &mut Unread,
-        closed: &mut Vec<(u32, Why)>,
-    ) -> Result<Residents> {
-        let pids = pids(self.proc)?;
-        let place = |pid| Question::Place { task: Task::first_of(pid), or_another: true };
-        let asked = pids.iter().map(|pid| Asked { question: place(*pid), owner: None }).collect();
-        let mut residents = Residents::new();
-        for (pid, told) in pids.iter().zip(self.ask(false, asked)?) {
+    /// Finds out where processes live.
+    fn place(&mut self, look: &mut Look, processes: Vec<(Party, u32)>) -> Result<()> {
+        let asked = processes.iter().map(|(owner, pid)| Asked {
+            question: Question::Place { task: Task::first_of(*pid), or_another: true },
+            owner: Some(owner.clone()),
+        });
+        let asked = asked.collect();
+        for ((owner, pid), told) in processes.iter().zip(self.ask(asked)?) {
             match told.result() {
                 Ok(found) => {
                     if let Some((task, id)) = found.iter().find_map(placed) {
-                        residents.entry(id).or_default().push(task);
+                        look.residents.entry(id).or_default().push(task);
                     }
                 }
-                Err(why) if why.is_lack() || matches!(why, Why::Late) => {
-                    unread.later(format!("where process {pid} lives"), &why);
+                Err(why) if why.is_lack() => {
+                    look.unread.later(format!("where process {pid} lives"), &why);
                 }
-                Err(why) => closed.push((*pid, why)),
+                Err(why @ Why::Late) if *owner == Party::Root => {
+                    look.unread.later(format!("where process {pid} lives"), &why);
+                }
+                Err(why) => look.closed.push((*pid, why)),
             }
-        }
-        Ok(residents)
-    }
-
-    /// Those where processes live: first those that root made.
-    fn inhabited(
-        &mut self,
-        every: &mut Namespaces,
-        residents: Residents,
-        closed: &mut Vec<(u32, Why)>,
-        unread: &mut Unread,
-    ) -> Result<()> {
-        let mut others: Vec<_> = residents.into_iter().collect();
-        if !self.first.is_empty() {
-            others.sort_by_cached_key(|(_, tasks)| {
-                let pods =
-                    tasks.iter().filter_map(|task| self.proc.describe(task.pid).ok()?.owner.pod);
-                pods.map(|pod| !self.first.contains(&pod)).min().unwrap_or(true)
-            });
-        }
-        let foreign = self.tables(every, others, (true, false), closed, unread)?;
-        let of = |tasks: &[Task]| owner_of_some(self.proc, tasks);
-        let foreign: Vec<_> =
-            foreign.into_iter().map(|(id, tasks)| (of(&tasks), (id, tasks))).collect();
-        let is_contained = |owner: &Party| matches!(owner, Party::Pod(_) | Party::Container(_));
-        let (contained, users): (Vec<_>, Vec<_>) =
-            in_turns(foreign).into_iter().partition(|(owner, _)| is_contained(owner));
-        for (all, is_users) in [(contained, false), (users, true)] {
-            let all = all.into_iter().map(|(_, one)| one).collect();
-            self.tables(every, all, (false, is_users), closed, unread)?;
         }
         Ok(())
     }
 
-    /// Reads their tables; answers those that root did not make, if they are not asked for.
-    fn tables(
-        &mut self,
-        every: &mut Namespaces,
-        residents: Vec<(NamespaceId, Vec<Task>)>,
-        (if_initial, users): (bool, bool),
-        closed: &mut Vec<(u32, Why)>,
-        unread: &mut Unread,
-    ) -> Result<Vec<(NamespaceId, Vec<Task>)>> {
-        let asked = residents.iter().map(|(id, tasks)| {
-            // Some of many are enough to find one at the namespace's root.
-            let tasks: Vec<Task> = tasks.clone();
-            let owner = (!if_initial).then(|| owner_of_some(self.proc, &tasks));
-            Asked { question: Question::Table { namespace: id.0, tasks, if_initial }, owner }
+    /// Has the kernel list the namespaces in which none of the machine's own processes and of pods' live. Users can make
+    /// as many as they like, so their budget pays for it.
+    fn list(&mut self, look: &mut Look, own: NamespaceId) -> Result<()> {
+        if !self.walks {
+            return Ok(());
+        }
+        let these = look.residents.keys().chain([&own]).map(|id| id.0).collect();
+        let question = Question::List { these, is_only: false };
+        let told = self.ask(vec![Asked { question, owner: Some(Party::Users) }])?.pop();
+        let Some(told) = told else { return Ok(()) };
+        let mut listed = BTreeMap::new();
+        for found in &told.found {
+            match found {
+                Found::Maker { namespace, user } => drop(listed.insert(*namespace, *user)),
+                Found::More(count) => {
+                    let users: Vec<u32> = listed.values().copied().flatten().collect();
+                    look.unread.uninhabited(*count, Some(&users), &Why::Skipped);
+                }
+                _ => {}
+            }
+        }
+        match told.result() {
+            Ok(_) => {}
+            Err(why) if why.is_lack() => {
+                look.unread.later("where no process lives".to_owned(), &why)
+            }
+            // Before Linux 6.12.
+            Err(Why::Failed(_)) => return Ok(()),
+            Err(why) => {
+                let users: Vec<u32> = listed.values().copied().flatten().collect();
+                look.unread.unlisted(&users, &why);
+            }
+        }
+        look.listed = Some(listed);
+        Ok(())
+    }
+
+    /// Reads the mounts where processes live: first of the machine's own namespaces, then of pods', then of users'.
+    fn inhabited(&mut self, every: &mut Namespaces, look: &mut Look) -> Result<()> {
+        let is_roots = |id: &NamespaceId| {
+            look.listed.as_ref().and_then(|listed| listed.get(&id.0)) == Some(&None)
+        };
+        let residents = std::mem::take(&mut look.residents).into_iter().map(|(id, tasks)| {
+            let owner = owner_of(&look.roster, &tasks);
+            // Users cannot make one of those, however many of their processes live there.
+            let is_roots = owner.class() == Class::Users && is_roots(&id);
+            (if is_roots { Party::Root } else { owner }, (id, tasks))
+        });
+        let mut residents = in_order(residents);
+        let is_first = |owner: &Party| matches!(owner, Party::Pod(pod) if self.first.contains(pod));
+        residents.sort_by_key(|(owner, _)| (owner.class(), !is_first(owner)));
+        let asked = residents.iter().map(|(owner, (id, tasks))| {
+            let tasks = tasks.iter().take(MOST_TRIED).copied().collect();
+            Asked {
+                question: Question::Table { namespace: id.0, tasks },
+                owner: Some(owner.clone()),
+            }
         });
         let asked = asked.collect();
-        let mut foreign = Vec::new();
-        for ((id, tasks), told) in residents.into_iter().zip(self.ask(users, asked)?) {
+        for ((owner, (id, tasks)), told) in residents.into_iter().zip(self.ask(asked)?) {
             match told.result() {
                 Ok(found) => {
-                    let is_foreign =
-                        found.iter().any(|one| matches!(one, Found::Maker { user: Some(_), .. }));
-                    match namespace_in(&found, Some(id), tasks.clone())? {
-                        Some(one) => every.all.push(one),
-                        None if is_foreign && if_initial => foreign.push((id, tasks)),
-                        None => {}
-                    }
+                    every.all.extend(namespace_in(&found, Some(id), tasks, owner)?);
                 }
                 // Those who live there are placed by their mounts, which they tell.
                 Err(why @ (Why::Stalled | Why::Skipped)) => {
-                    closed.extend(tasks.iter().map(|task| (task.pid, why.clone())));
+                    look.closed.extend(tasks.iter().map(|task| (task.pid, why.clone())));
                 }
-                Err(why) => unread.namespace(Some(id), &tasks, self.proc, &why),
+                Err(why) => {
+                    look.unread.namespace(Some(id), &tasks, (self.proc, &look.roster), &why);
+                }
             }
         }
-        Ok(foreign)
+        Ok(())
     }
 
-    /// Those that none of the others' processes live in. Of those that mount one of the file systems it
-    /// is also found out what keeps them.
+    /// Reads the mounts where no process is known to live. Of those that mount one of the file systems it is also found
+    /// out what keeps them.
     fn uninhabited(
         &mut self,
         every: &mut Namespaces,
-        known: &mut HashSet<NamespaceId>,
-        unread: &mut Unread,
+        mut known: HashSet<NamespaceId>,
+        look: &mut Look,
     ) -> Result<()> {
-        const WHERE: &str = "where no process lives";
         let first = every.all.len();
-        if !self.walks {
-            return self.uninhabited_by_references(every, known, unread);
-        }
-        let mut turn = None;
-        let listed = loop {
-            let question = Question::Others { known: known.iter().map(|id| id.0).collect() };
-            let told = self.ask(false, vec![Asked { question, owner: Some(Party::Root) }])?;
-            match told.into_iter().next().map(Response::result) {
-                Some(Ok(found)) if !found.is_empty() && turn.is_none() => {
-                    // What waited for its turn may be gone: so they are listed again.
-                    turn = Some(super::turns::take(self.turns, self.scan.time_for_a_turn()));
-                }
-                Some(Ok(found)) => break found,
-                Some(Err(why)) if why.is_lack() || !matches!(why, Why::Failed(_)) => {
-                    unread.later(WHERE.to_owned(), &why);
-                    return Ok(());
-                }
-                // Before Linux 6.12.
-                _ => return self.uninhabited_by_references(every, known, unread),
-            }
+        let Some(listed) = look.listed.take() else {
+            return self.uninhabited_by_references(every, &mut known, look);
         };
-        for is_users in [false, true] {
-            let ids: Vec<u64> = listed
-                .iter()
-                .filter_map(|one| match one {
-                    Found::Maker { namespace, user } if user.is_some() == is_users => {
-                        Some(*namespace)
-                    }
-                    _ => None,
-                })
-                .collect();
-            self.enter(every, ids, is_users, unread)?;
+        let unknown = listed.into_iter().filter(|(id, _)| !known.contains(&NamespaceId(*id)));
+        let (roots, users): (Vec<_>, Vec<_>) = unknown.partition(|(_, user)| user.is_none());
+        if !roots.is_empty() || !users.is_empty() {
+            let _turn = super::turns::take(self.turns, self.scan.time_for_a_turn());
+            self.enter(every, roots, Party::Root, look)?;
+            self.enter(every, users, Party::Users, look)?;
         }
-        drop(turn);
         let numbers = &self.filter.numbers;
         let is_asked = |one: &Namespace| one.mounts_of(numbers).next().is_some();
         if every.all[first..].iter().any(is_asked) {
-            for (id, reference) in self.references(every, unread)? {
-                self.explain(every, (first, unread), id, &reference);
+            for (id, reference) in self.references(every, look)? {
+                self.explain(every, (first, look), id, &reference);
             }
             // What only a look kept ended with it.
             let is_kept = |one: &Namespace| !one.tasks.is_empty() || !one.keepers.is_empty();
             let unkept = every.all[first..].iter().filter(|one| is_asked(one) && !is_kept(one));
-            let unkept: Vec<_> = unkept.filter_map(|one| one.id).collect();
-            let is_gone = |id: &NamespaceId| matches!(self.scan.open(id.0, vec![], true), Ok(None));
-            let gone: HashSet<_> = unkept.into_iter().filter(is_gone).collect();
-            every.all.retain(|one| one.id.is_none_or(|id| !gone.contains(&id)));
+            let unkept: BTreeSet<u64> = unkept.filter_map(|one| Some(one.id?.0)).collect();
+            let gone = self.gone(unkept)?;
+            every.all.retain(|one| one.id.is_none_or(|id| !gone.contains(&id.0)));
         }
         Ok(())
+    }
+
+    /// Those of these that the kernel lists no more.
+    fn gone(&mut self, mut these: BTreeSet<u64>) -> Result<BTreeSet<u64>> {
+        if these.is_empty() {
+            return Ok(these);
+        }
+        let question = Question::List { these: these.iter().copied().collect(), is_only: true };
+        let told = self.ask(vec![Asked { question, owner: Some(Party::Users) }])?.pop();
+        let is_whole = |found: &[Found]| !found.iter().any(|one| matches!(one, Found::More(_)));
+        match told.map(Response::result) {
+            Some(Ok(found)) if is_whole(&found) => {
+                for one in found {
+                    if let Found::Maker { namespace, .. } = one {
+                        these.remove(&namespace);
+                    }
+                }
+                Ok(these)
+            }
+            _ => Ok(BTreeSet::new()),
+        }
+    }
+
+    /// Where no process is known to live, one that was not examined may.
+    fn mark_unexamined(&self, every: &mut Namespaces, look: &Look) {
+        let Some(pid) = look.unread.unplaced() else { return };
+        let Ok(process) = look.roster.describe(self.proc, pid) else { return };
+        for one in every.all.iter_mut().filter(|one| one.tasks.is_empty() && one.keepers.is_empty())
+        {
+            one.keepers.push(NamespaceKeeper::Unexamined(process.clone()));
+        }
     }
 
     fn enter(
         &mut self,
         every: &mut Namespaces,
-        ids: Vec<u64>,
-        users: bool,
-        unread: &mut Unread,
+        all: Vec<(u64, Option<u32>)>,
+        owner: Party,
+        look: &mut Look,
     ) -> Result<()> {
-        if ids.is_empty() {
+        if all.is_empty() {
             return Ok(());
         }
-        let question = Question::Enter(ids.clone());
-        let told = self.ask(users, vec![Asked { question, owner: None }])?;
+        let question = Question::Enter(all.iter().map(|(id, _)| *id).collect());
+        let mut left: BTreeMap<u64, Option<u32>> = all.into_iter().collect();
+        let told = self.ask(vec![Asked { question, owner: Some(owner.clone()) }])?;
         let Some(told) = told.into_iter().next() else { return Ok(()) };
-        let mut left: BTreeSet<u64> = ids.into_iter().collect();
         for found in split(&told.found) {
             match found.last() {
                 Some(Found::Unread { namespace, why }) => {
                     left.remove(namespace);
-                    let why = Why::Failed(why.clone());
-                    unread.namespace(Some(NamespaceId(*namespace)), &[], self.proc, &why);
+                    let (id, why) = (NamespaceId(*namespace), Why::Failed(why.clone()));
+                    look.unread.namespace(Some(id), &[], (self.proc, &look.roster), &why);
                 }
                 Some(Found::Table { namespace: Some(id), .. }) => {
                     left.remove(id);
-                    every.all.extend(namespace_in(found, Some(NamespaceId(*id)), Vec::new())?);
+                    let id = Some(NamespaceId(*id));
+                    every.all.extend(namespace_in(found, id, Vec::new(), owner.clone())?);
                 }
                 _ => {}
             }
         }
         if let Err(why) = told.result() {
-            unread.uninhabited(&left, users, &why);
+            let users: Vec<u32> = left.values().copied().flatten().collect();
+            let users = (owner == Party::Users).then_some(users.as_slice());
+            look.unread.uninhabited(left.len(), users, &why);
         }
         Ok(())
     }
@@ -294,32 +349,37 @@ impl Reader<'_> {
         &mut self,
         every: &mut Namespaces,
         known: &mut HashSet<NamespaceId>,
-        unread: &mut Unread,
+        look: &mut Look,
     ) -> Result<()> {
         let first = every.all.len();
         let _turn = super::turns::take(self.turns, self.scan.time_for_a_turn());
         loop {
-            let references = self.references(every, unread)?;
+            let references = self.references(every, look)?;
             let mut doors: BTreeMap<NamespaceId, Vec<Door>> = BTreeMap::new();
             for (id, reference) in references.iter().filter(|(id, _)| !known.contains(id)) {
                 doors.entry(*id).or_default().extend(reference.door(every));
             }
             if doors.is_empty() {
                 for (id, reference) in references {
-                    self.explain(every, (first, unread), id, &reference);
+                    self.explain(every, (first, look), id, &reference);
                 }
                 return Ok(());
             }
             known.extend(doors.keys());
             let asked = doors.iter().map(|(id, doors)| {
                 let question = Question::EnterBy { namespace: id.0, doors: doors.clone() };
-                Asked { question, owner: None }
+                Asked { question, owner: Some(Party::Users) }
             });
             let asked = asked.collect();
-            for (id, told) in doors.keys().zip(self.ask(true, asked)?) {
+            for (id, told) in doors.keys().zip(self.ask(asked)?) {
                 match told.result() {
-                    Ok(found) => every.all.extend(namespace_in(&found, Some(*id), Vec::new())?),
-                    Err(why) => unread.namespace(Some(*id), &[], self.proc, &why),
+                    Ok(found) => {
+                        every.all.extend(namespace_in(&found, Some(*id), vec![], Party::Users)?);
+                    }
+                    Err(why @ Why::Skipped) => look.unread.uninhabited(1, Some(&[]), &why),
+                    Err(why) => {
+                        look.unread.namespace(Some(*id), &[], (self.proc, &look.roster), &why);
+                    }
                 }
             }
         }
@@ -330,40 +390,38 @@ impl Reader<'_> {
     fn references(
         &mut self,
         every: &Namespaces,
-        unread: &mut Unread,
+        look: &mut Look,
     ) -> Result<Vec<(NamespaceId, Reference)>> {
         let mut found = Vec::new();
+        look.roster.add_new(self.proc, &mut look.unread)?;
         // What this process has open it has for looking.
-        let others = pids(self.proc)?.into_iter().filter(|pid| *pid != std::process::id());
-        for (users, processes) in by_owner(self.proc, others) {
-            let asked = processes.iter().map(|(owner, pid)| Asked {
-                question: Question::References(*pid),
-                owner: Some(owner.clone()),
-            });
-            let asked = asked.collect();
-            for ((_, pid), told) in processes.iter().zip(self.ask(users, asked)?) {
-                let pid = *pid;
-                found.extend(told.found.iter().filter_map(|one| match one {
-                    Found::Namespace { task, namespace } => {
-                        Some((NamespaceId(*namespace), Reference::Thread(*task)))
-                    }
-                    Found::Descriptor { descriptor, namespace } => {
-                        let descriptor = *descriptor;
-                        Some((NamespaceId(*namespace), Reference::Open { pid, descriptor }))
-                    }
-                    _ => None,
-                }));
-                match told.result() {
-                    Err(why) if why.is_lack() => {
-                        unread.later(
-                            "what keeps mount namespaces where no process lives".to_owned(),
-                            &why,
-                        );
-                    }
-                    // What is closed to us leaves no trace.
-                    Ok(_) | Err(Why::Failed(_)) => {}
-                    Err(why) => unread.process(pid, &why),
+        let mut processes = look.roster.in_order();
+        processes.retain(|(_, pid)| *pid != std::process::id());
+        let asked = processes.iter().map(|(owner, pid)| Asked {
+            question: Question::References(*pid),
+            owner: Some(owner.clone()),
+        });
+        let asked = asked.collect();
+        for ((_, pid), told) in processes.iter().zip(self.ask(asked)?) {
+            let pid = *pid;
+            found.extend(told.found.iter().filter_map(|one| match one {
+                Found::Namespace { task, namespace } => {
+                    Some((NamespaceId(*namespace), Reference::Thread(*task)))
                 }
+                Found::Descriptor { descriptor, namespace } => {
+                    let descriptor = *descriptor;
+                    Some((NamespaceId(*namespace), Reference::Open { pid, descriptor }))
+                }
+                _ => None,
+            }));
+            match told.result() {
+                Err(why) if why.is_lack() => {
+                    let what = "what keeps mount namespaces where no process lives";
+                    look.unread.later(what.to_owned(), &why);
+                }
+                // What is closed to us leaves no trace.
+                Ok(_) | Err(Why::Failed(_)) => {}
+                Err(why) => look.unread.process(pid, &why),
             }
         }
         for (within, namespace) in every.all.iter().enumerate() {
@@ -380,19 +438,23 @@ impl Reader<'_> {
     fn explain(
         &self,
         every: &mut Namespaces,
-        (first, unread): (usize, &mut Unread),
+        (first, look): (usize, &mut Look),
         id: NamespaceId,
         reference: &Reference,
     ) {
         let within = |at: usize| every.all[at].id;
+        if !every.all[first..].iter().any(|one| one.id == Some(id)) {
+            return;
+        }
         let keeper = match reference {
             Reference::Mounted { place, within: at } => {
                 Some(NamespaceKeeper::MountedAt { place: place.clone(), within: within(*at) })
             }
-            Reference::Open { pid, descriptor } => match self.proc.describe(*pid) {
+            Reference::Open { pid, descriptor } => match look.roster.describe(self.proc, *pid) {
                 Ok(process) => Some(NamespaceKeeper::OpenIn { process, descriptor: *descriptor }),
                 Err(error) => {
-                    unread.later(format!("whose process {pid} is"), &Why::Failed(error.into()));
+                    let why = Why::Failed(error.into());
+                    look.unread.later(format!("whose process {pid} is"), &why);
                     None
                 }
             },
@@ -410,53 +472,47 @@ impl Reader<'_> {
     }
 
     /// A process with a closed link lives where its mounts are: each is in one namespace only.
-    fn place_closed(
-        &mut self,
-        every: &mut Namespaces,
-        closed: Vec<(u32, Why)>,
-        unread: &mut Unread,
-    ) -> Result<()> {
-        let why: HashMap<u32, Why> = closed.into_iter().collect();
-        for (users, processes) in by_owner(self.proc, why.keys().copied()) {
-            let asked = processes.iter().map(|(owner, pid)| Asked {
-                question: Question::Listed(Task::first_of(*pid)),
-                owner: Some(owner.clone()),
-            });
-            let asked = asked.collect();
-            for ((_, pid), told) in processes.iter().zip(self.ask(users, asked)?) {
-                let found = told.result();
-                if let Some(why) = why.get(pid).filter(|why| !matches!(why, Why::Failed(_))) {
-                    unread.process(*pid, why);
-                }
-                let found = match found {
-                    Ok(found) => found,
-                    Err(why) => {
-                        unread.mounts_of(*pid, self.proc, &why);
-                        continue;
-                    }
-                };
-                let Some((first, table)) = found.iter().find_map(excerpt_of).transpose()? else {
+    fn place_closed(&mut self, every: &mut Namespaces, look: &mut Look) -> Result<()> {
+        let why: HashMap<u32, Why> = std::mem::take(&mut look.closed).into_iter().collect();
+        let processes = in_order(why.keys().map(|pid| (look.roster.party(*pid), *pid)));
+        let asked = processes.iter().map(|(owner, pid)| Asked {
+            question: Question::Listed(Task::first_of(*pid)),
+            owner: Some(owner.clone()),
+        });
+        let asked = asked.collect();
+        for ((owner, pid), told) in processes.into_iter().zip(self.ask(asked)?) {
+            if let Some(why) = why.get(&pid).filter(|why| !matches!(why, Why::Failed(_))) {
+                look.unread.process(pid, why);
+            }
+            let found = match told.result() {
+                Ok(found) => found,
+                Err(why) => {
+                    look.unread.mounts_of(pid, self.proc, &why);
                     continue;
-                };
-                unread.servers(*pid, &table);
-                let task = Task::first_of(*pid);
-                let ids = || table.mounts().iter().map(|mount| mount.id).chain([first]);
-                match every.all.iter_mut().find(|one| one.has_any(ids())) {
-                    Some(one) => {
-                        one.tasks.push(task);
-                        if one.first == first {
-                            unread.seen(*pid);
-                        }
-                    }
-                    None => every.all.push(Namespace {
-                        id: None,
-                        tasks: vec![task],
-                        table: Arc::new(table),
-                        first,
-                        user: None,
-                        keepers: Vec::new(),
-                    }),
                 }
+            };
+            let Some((first, table)) = found.iter().find_map(excerpt_of).transpose()? else {
+                continue;
+            };
+            look.unread.servers(pid, &table);
+            let task = Task::first_of(pid);
+            let ids = || table.mounts().iter().map(|mount| mount.id).chain([first]);
+            match every.all.iter_mut().find(|one| one.has_any(ids())) {
+                Some(one) => {
+                    one.tasks.push(task);
+                    if one.first == first {
+                        look.unread.seen(pid);
+                    }
+                }
+                None => every.all.push(Namespace {
+                    id: None,
+                    tasks: vec![task],
+                    table: Arc::new(table),
+                    first,
+                    user: None,
+                    keepers: Vec::new(),
+                    owner,
+                }),
             }
         }
         Ok(())
@@ -496,48 +552,15 @@ pub(super) fn own_namespace(proc: &Proc) -> Result<NamespaceId> {
         .map_err(|error| Error::io("look up this process's mount namespace", &error))
 }
 
-/// Processes with their owners: this machine's, then those of pods and containers, then ordinary users'; and
-/// whether they are those.
-pub(super) fn by_owner(
-    proc: &Proc,
-    pids: impl Iterator<Item = u32>,
-) -> [(bool, Vec<(Party, u32)>); 3] {
-    let [mut root, mut contained, mut users] = [const { Vec::new() }; 3];
-    for pid in pids {
-        let owner = proc.describe(pid).map_or(Party::Root, |process| Party::of(&process));
-        let of = match owner {
-            Party::Root => &mut root,
-            Party::Pod(_) | Party::Container(_) => &mut contained,
-            Party::User(_) => &mut users,
-        };
-        of.push((owner, pid));
-    }
-    [(false, root), (false, in_turns(contained)), (true, in_turns(users))]
-}
-
-/// In an order in which each owner has one before any has two: one owner of many holds up no other.
-fn in_turns<O: Clone + Eq + Hash, T>(all: Vec<(O, T)>) -> Vec<(O, T)> {
-    let mut counts: HashMap<O, usize> = HashMap::new();
-    let mut numbered: Vec<(usize, (O, T))> = Vec::with_capacity(all.len());
-    for (owner, one) in all {
-        let count = counts.entry(owner.clone()).or_default();
-        *count += 1;
-        numbered.push((*count, (owner, one)));
-    }
-    numbered.sort_by_key(|(count, _)| *count);
-    numbered.into_iter().map(|(_, one)| one).collect()
-}
-
-/// Whose a namespace is, by some of those who live there: a pod's has its processes, and perhaps a watcher or two.
-fn owner_of_some(proc: &Proc, tasks: &[Task]) -> Party {
-    let owners = tasks.iter().take(4).filter_map(|task| proc.describe(task.pid).ok());
+/// Whose a namespace is, by those who live there: a pod's has its processes, and perhaps a watcher or two.
+fn owner_of(roster: &Roster, tasks: &[Task]) -> Party {
+    let owners = tasks.iter().map(|task| roster.party(task.pid));
     owners
-        .map(|process| Party::of(&process))
         .min_by_key(|owner| match owner {
             Party::Pod(_) => 0,
             Party::Container(_) => 1,
-            Party::User(_) => 2,
-            Party::Root => 3,
+            Party::Root => 2,
+            Party::User(_) | Party::Users => 3,
         })
         .unwrap_or(Party::Root)
 }
@@ -562,6 +585,7 @@ pub(super) fn namespace_in(
     found: &[Found],
     id: Option<NamespaceId>,
     tasks: Vec<Task>,
+    owner: Party,
 ) -> Result<Option<Namespace>> {
     let Some((first, table)) = found.iter().find_map(excerpt_of).transpose()? else {
         return Ok(None);
@@ -571,7 +595,8 @@ pub(super) fn namespace_in(
         Found::Maker { user, .. } => user.filter(|user| *user != 0),
         _ => None,
     });
-    Ok(Some(Namespace { id, tasks, table: Arc::new(table), first, user, keepers: Vec::new() }))
+    let (table, keepers) = (Arc::new(table), Vec::new());
+    Ok(Some(Namespace { id, tasks, table, first, user, keepers, owner }))
 }
 
 /// What was told of each namespace: who made it, and then its mounts or why they could not be read.

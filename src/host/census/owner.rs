@@ -3,7 +3,9 @@
 use super::namespaces::placed;
 use super::proc::{Proc, Task};
 use super::question::{Door, Filter, Found, Question};
+use super::roster::Roster;
 use super::scan::{Asked, Scan, Why};
+use super::unread::Unread;
 use crate::host::{files, kernel};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper, NamespaceUse};
@@ -26,7 +28,7 @@ pub(super) fn open(scan: &mut Scan, namespace: &NamespaceUse, own: NamespaceId) 
         NamespaceKeeper::MountedAt { place, within } if *within == Some(own) => {
             Some(Door::Mounted { within: None, place: place.clone() })
         }
-        NamespaceKeeper::MountedAt { .. } => None,
+        NamespaceKeeper::MountedAt { .. } | NamespaceKeeper::Unexamined(_) => None,
     });
     match scan.open(wanted.0, by_process.chain(by_keeper).collect(), true) {
         Ok(door) => door.ok_or_else(|| Error::new(Kind::Host, "the mount namespace is gone")),
@@ -36,26 +38,26 @@ pub(super) fn open(scan: &mut Scan, namespace: &NamespaceUse, own: NamespaceId) 
 
 /// Opens a namespace by its number. Before Linux 6.12 one without a process is not found, and
 /// nothing is missed by that.
-pub(super) fn find(
-    scan: &mut Scan,
-    proc: &Proc,
-    pids: &[u32],
-    wanted: NamespaceId,
-) -> io::Result<Option<File>> {
-    let place = |pid: &u32| Question::Place { task: Task::first_of(*pid), or_another: true };
-    let asked = pids.iter().map(|pid| Asked { question: place(pid), owner: None });
+pub(super) fn find(scan: &mut Scan, proc: &Proc, wanted: NamespaceId) -> Result<Option<File>> {
+    let mut unread = Unread::of(false);
+    let roster = Roster::of(proc, &mut unread)?;
+    let asked = roster.in_order().into_iter().map(|(owner, pid)| Asked {
+        question: Question::Place { task: Task::first_of(pid), or_another: true },
+        owner: Some(owner),
+    });
+    let look = |error| Error::io(format!("look for mount namespace {wanted}"), &error);
     let mut doors = Vec::new();
-    for told in scan.ask(proc, &Filter::default(), false, asked)? {
+    for told in scan.ask(proc, &Filter::default(), asked).map_err(look)? {
         match told.result() {
             Ok(found) => {
                 let placed = found.iter().find_map(placed).filter(|(_, id)| *id == wanted);
                 doors.extend(placed.map(|(task, _)| Door::Task(task)));
             }
-            Err(Why::Failed(failure)) if failure.is_lack() => return Err(failure.into()),
+            Err(Why::Failed(failure)) if failure.is_lack() => return Err(look(failure.into())),
             Err(_) => {}
         }
     }
-    scan.open(wanted.0, doors, true)
+    scan.open(wanted.0, doors, true).map_err(look)
 }
 
 /// By what a namespace is known again; this thread's own if none. `counts` is whether the kernel may
@@ -129,8 +131,7 @@ pub(super) fn state_of(scan: &mut Scan, proc: &Proc, pid: u32) -> io::Result<Opt
 /// What one question finds; nothing if it finds nothing or has no answer.
 fn one(scan: &mut Scan, proc: &Proc, question: Question) -> io::Result<Vec<Found>> {
     let asked = vec![Asked { question, owner: None }];
-    match scan.ask(proc, &Filter::default(), false, asked)?.pop().map(super::scan::Response::result)
-    {
+    match scan.ask(proc, &Filter::default(), asked)?.pop().map(super::scan::Response::result) {
         Some(Err(Why::Failed(failure))) if failure.is_lack() => Err(failure.into()),
         Some(Ok(found)) => Ok(found),
         _ => Ok(Vec::new()),

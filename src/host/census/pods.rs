@@ -4,7 +4,7 @@ use super::namespaces::{namespace_in, own_namespace, placed};
 use super::pod_processes::CgroupTrees;
 use super::proc::{Proc, Task};
 use super::question::{Filter, Question};
-use super::scan::{Asked, Response, Scan, Why};
+use super::scan::{Asked, Party, Response, Scan, Why};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
@@ -75,13 +75,12 @@ impl PodQuestion<'_> {
         let table = |(id, tasks): (&NamespaceId, &Vec<Task>)| Question::Table {
             namespace: id.0,
             tasks: tasks.clone(),
-            if_initial: false,
         };
         let mut known = BTreeSet::new();
         let tables = self.ask(by_namespace.iter().map(table).collect())?;
         for (tasks, told) in by_namespace.values().zip(tables) {
             let found = told.result().map_err(|why| unread(self.proc, tasks, &why))?;
-            if let Some(one) = namespace_in(&found, None, Vec::new())? {
+            if let Some(one) = namespace_in(&found, None, Vec::new(), Party::Root)? {
                 self.add(&mut holders, tasks, &one.table)?;
                 known.insert(one.first);
             }
@@ -89,7 +88,7 @@ impl PodQuestion<'_> {
         let listed = self.ask(closed.iter().map(|(task, _)| Question::Listed(*task)).collect())?;
         for ((task, why), told) in closed.iter().zip(listed) {
             let found = told.result().map_err(|why| unread(self.proc, &[*task], &why))?;
-            let Some(one) = namespace_in(&found, None, vec![*task])? else { continue };
+            let Some(one) = namespace_in(&found, None, vec![*task], Party::Root)? else { continue };
             if self.except == own_namespace(self.proc)?
                 && one.has_any(self.own.mounts().iter().map(|mount| mount.id))
             {
@@ -108,7 +107,7 @@ impl PodQuestion<'_> {
 
     fn ask(&mut self, questions: Vec<Question>) -> Result<Vec<Response>> {
         let asked = questions.into_iter().map(|question| Asked { question, owner: None });
-        let told = self.scan.ask(self.proc, self.filter, false, asked);
+        let told = self.scan.ask(self.proc, self.filter, asked);
         told.map_err(|error| Error::io("read the pod's processes", &error))
     }
 

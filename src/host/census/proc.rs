@@ -189,20 +189,34 @@ impl Proc {
         fact_of(&facts(tracer)?, "Tgid:")?.parse().ok()
     }
 
-    /// A process in the words for people, and whose it is. What of it is closed to us, or gone, is left
-    /// out.
+    /// A process as people know it. Anything that is closed to us, or gone, is left out.
     pub(super) fn describe(&self, pid: u32) -> io::Result<Process> {
-        let text = |file| {
-            let bytes =
-                files::unless_lack(self.read(&format!("{pid}/{file}")))?.unwrap_or_default();
-            Ok::<_, io::Error>(String::from_utf8_lossy(&bytes).into_owned())
-        };
-        let command = text("comm")?.trim_end_matches('\n').to_owned();
-        let owner = Owner::of(&text("cgroup")?, |step| self.is_made_by_root(step));
-        let status = text("status")?;
-        let user = fact_of(&status, "Uid:");
-        let user = user.and_then(|users| users.split_whitespace().next()?.parse().ok());
-        Ok(Process { pid, command, owner, user })
+        let process = self.classify(pid)?;
+        let user = process.user.map_or_else(|| self.user(pid), |user| Ok(Some(user)))?;
+        Ok(Process { command: self.command(pid)?, user, ..process })
+    }
+
+    /// The owner of a process: a pod or a container, or else a user.
+    pub(super) fn classify(&self, pid: u32) -> io::Result<Process> {
+        let owner = Owner::of(&self.text(pid, "cgroup")?, |step| self.is_made_by_root(step));
+        let is_contained = owner.pod.is_some() || owner.container.is_some();
+        let user = if is_contained { None } else { self.user(pid)? };
+        Ok(Process { pid, command: String::new(), owner, user })
+    }
+
+    pub(super) fn command(&self, pid: u32) -> io::Result<String> {
+        Ok(self.text(pid, "comm")?.trim_end_matches('\n').to_owned())
+    }
+
+    fn user(&self, pid: u32) -> io::Result<Option<u32>> {
+        let status = self.text(pid, "status")?;
+        let users = fact_of(&status, "Uid:");
+        Ok(users.and_then(|users| users.split_whitespace().next()?.parse().ok()))
+    }
+
+    fn text(&self, pid: u32, file: &str) -> io::Result<String> {
+        let bytes = files::unless_lack(self.read(&format!("{pid}/{file}")))?.unwrap_or_default();
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Batch {
     pub(super) filter: Filter,
     /// How long all of them may take, in milliseconds.
     pub(super) limit: u64,
+    /// After this time no further question is begun: the parent then decides whose turn it is.
+    pub(super) slice: u64,
     /// How long one of them may take.
     pub(super) each: u64,
     pub(super) questions: Vec<Question>,
@@ -39,14 +41,13 @@ pub(super) struct Filter {
 pub(super) enum Question {
     /// The mount namespace of a thread; with `or_another`, of another one of its process if it has ended.
     Place { task: Task, or_another: bool },
-    /// The mounts of the namespace in which these live. With `if_initial` only if the machine's own user
-    /// namespace owns it.
-    Table { namespace: u64, tasks: Vec<Task>, if_initial: bool },
+    /// The mounts of the namespace in which these live.
+    Table { namespace: u64, tasks: Vec<Task> },
     /// The mounts that a thread lists, with the servers among them: readable also while the thread's links
     /// are not.
     Listed(Task),
-    /// The namespaces that the kernel lists, without these.
-    Others { known: Vec<u64> },
+    /// The namespaces that the kernel lists: only these, or all but these.
+    List { these: Vec<u64>, is_only: bool },
     /// The mounts of namespaces that the kernel lists.
     Enter(Vec<u64>),
     /// The mounts of a namespace to which one of these leads.
@@ -102,6 +103,8 @@ pub(super) enum Found {
         namespace: u64,
         user: Option<u32>,
     },
+    /// So many more namespaces of ordinary users are listed.
+    More(usize),
     Table {
         namespace: Option<u64>,
         table: Excerpt,

@@ -66,24 +66,25 @@ fn batch(
     from.read_to_end(&mut text)?;
     answers.rewind()?;
     let batch: Batch = serde_json::from_slice(&text)?;
-    let end = Instant::now() + Duration::from_millis(batch.limit);
+    let start = Instant::now();
+    let end = start + Duration::from_millis(batch.limit);
+    let slice = start + Duration::from_millis(batch.slice);
     let mut opened = None;
     reading.forget();
-    for question in &batch.questions {
+    for (at, question) in batch.questions.iter().enumerate() {
         let begin = Instant::now();
-        let ended = if begin >= end {
-            End::Late
-        } else {
-            let until = end.min(begin + Duration::from_millis(batch.each));
-            let mut found = |found| write_line(answers, &Line::Found(found));
-            match reading.answer(question, &batch.filter, until, &mut found) {
-                Ok(file) => {
-                    opened = file.or(opened);
-                    End::Done
-                }
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => End::Late,
-                Err(error) => End::Failed(error.into()),
+        if at > 0 && begin >= slice {
+            break;
+        }
+        let until = end.min(begin + Duration::from_millis(batch.each));
+        let mut found = |found| write_line(answers, &Line::Found(found));
+        let ended = match reading.answer(question, &batch.filter, until, &mut found) {
+            Ok(file) => {
+                opened = file.or(opened);
+                End::Done
             }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => End::Late,
+            Err(error) => End::Failed(error.into()),
         };
         let took = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
         write_line(answers, &Line::End(ended, took))?;

@@ -57,9 +57,9 @@ const ONE_OWNER: Duration = Duration::from_millis(500);
 const ONE_OF_PODS: Duration = Duration::from_millis(250);
 const ONE_OF_USERS: Duration = Duration::from_millis(100);
 const ONE_OF_ROOT: Duration = Duration::from_secs(5);
-/// So many questions are asked at once, and so many of one owner but root.
+/// So many questions are asked at once, and for so long: after that it is decided again who may be asked.
 const AT_ONCE: usize = 512;
-const OF_ONE_AT_ONCE: usize = 2;
+const SLICE: Duration = Duration::from_millis(100);
 
 /// Whose a process or namespace is, for the shares of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,9 +69,27 @@ pub(super) enum Party {
     Pod(ConsumerId),
     Container(String),
     User(u32),
+    /// All ordinary users together.
+    Users,
+}
+
+/// Parties that share a budget or a limit, in the order in which they are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    Root,
+    Contained,
+    Users,
 }
 
 impl Party {
+    pub(super) fn class(&self) -> Class {
+        match self {
+            Self::Root => Class::Root,
+            Self::Pod(_) | Self::Container(_) => Class::Contained,
+            Self::User(_) | Self::Users => Class::Users,
+        }
+    }
+
     pub(super) fn of(process: &Process) -> Self {
         let owner = &process.owner;
         match (&owner.pod, &owner.container, process.user) {
@@ -87,7 +105,7 @@ impl Party {
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) question: Question,
-    /// None if that was not worth finding out: then it is, once something stalls.
+    /// None for a question without a share of its own: then the owner is looked up once something stalls.
     pub(super) owner: Option<Party>,
 }
 
@@ -144,7 +162,7 @@ impl Why {
             }
             Self::Stalled => "the kernel does not answer questions about it".to_owned(),
             Self::Skipped => {
-                "not examined, because other processes of the same owner do not answer or take too long".to_owned()
+                "not examined: other processes of the same owner do not answer, or there are too many of them".to_owned()
             }
         }
     }
@@ -238,96 +256,96 @@ impl Scan {
         };
     }
 
-    /// Asks all of them, in this order. `users` is whether what ordinary users made is asked about: they have less time.
+    /// Asks all of them, in this order. Ordinary users have a budget of their own: when it is used up, the rest of
+    /// their questions are skipped.
     pub(super) fn ask(
         &mut self,
         proc: &Proc,
         filter: &Filter,
-        users: bool,
         asked: impl IntoIterator<Item = Asked>,
     ) -> io::Result<Vec<Response>> {
         let asked: Vec<Asked> = asked.into_iter().collect();
         let mut told = Vec::with_capacity(asked.len());
-        let mut owners: HashMap<u32, Party> = HashMap::new();
-        let mut owner_of = |one: &Asked| {
+        let mut looked_up: HashMap<u32, Party> = HashMap::new();
+        let mut owner_of = |one: &Asked, is_needed: bool| {
             one.owner.clone().or_else(|| {
-                let pid = pid_of(&one.question)?;
+                let pid = pid_of(&one.question).filter(|_| is_needed)?;
                 let of = || proc.describe(pid).map_or(Party::Root, |process| Party::of(&process));
-                Some(owners.entry(pid).or_insert_with(of).clone())
+                Some(looked_up.entry(pid).or_insert_with(of).clone())
             })
         };
-        while told.len() < asked.len() {
-            let rest = &asked[told.len()..];
-            // From the first stall on all is asked for only of those who may still be asked.
+        let class_of = |owner: &Option<Party>| owner.as_ref().map_or(Class::Root, Party::class);
+        while let Some(first) = asked.get(told.len()) {
             let is_careful = !self.stalls.is_empty();
-            let whose: Vec<Option<Party>> = rest
-                .iter()
-                .take(AT_ONCE)
-                .map(|one| if is_careful { owner_of(one) } else { one.owner.clone() })
-                .collect();
-            let is_stuck = |one: &Asked| {
-                may_wait(&one.question)
-                    && pid_of(&one.question).is_some_and(|pid| self.stuck.contains(&pid))
-            };
-            let is_open = |(owner, one): (&Option<Party>, &Asked)| {
-                let is_over = |owner| self.is_over(owner, may_wait(&one.question));
-                !is_stuck(one) && !owner.as_ref().is_some_and(is_over)
-            };
-            if is_stuck(&rest[0]) {
-                told.push(Response::nothing(End::Stalled));
+            let owner = owner_of(first, is_careful);
+            let class = class_of(&owner);
+            if let Some(end) = self.why_not(owner.as_ref(), first) {
+                told.push(Response::nothing(end));
                 continue;
             }
-            if !is_open((&whose[0], &rest[0])) {
-                told.push(Response::nothing(End::Skipped));
-                continue;
-            }
-            // A batch has few questions of one owner: what is beyond its share is not asked.
-            let mut counts: HashMap<Party, usize> = HashMap::new();
-            let mut has_room = |(owner, _): (&Option<Party>, &Asked)| {
-                let owner = owner.as_ref().filter(|owner| **owner != Party::Root);
-                owner.is_none_or(|owner| {
-                    let count = counts.entry(owner.clone()).or_default();
-                    *count += 1;
-                    *count <= OF_ONE_AT_ONCE
-                })
-            };
-            let batch = whose.iter().zip(rest);
-            let many = batch.take_while(|one| is_open(*one) && has_room(*one)).count();
-            let left = match (users, &rest[0].question) {
-                (false, _) => self.left.system,
-                // Half of it is for the processes: who has a busy volume is to be named.
-                (true, Question::Table { .. } | Question::Enter(_) | Question::EnterBy { .. }) => {
-                    self.left.users.saturating_sub(self.share)
+            let mut owners = vec![owner];
+            for next in asked[told.len() + 1..].iter().take(AT_ONCE - 1) {
+                let owner = owner_of(next, is_careful);
+                if class_of(&owner) != class || self.why_not(owner.as_ref(), next).is_some() {
+                    break;
                 }
-                (true, _) => self.left.users,
-            };
-            if left.is_zero() {
-                told.resize_with(asked.len(), || Response::nothing(End::Late));
-                break;
+                owners.push(owner);
             }
-            let questions: Vec<Question> =
-                rest[..many].iter().map(|one| one.question.clone()).collect();
-            let is_roots = whose[0].as_ref().is_none_or(|owner| *owner == Party::Root);
-            let each = match (is_roots, users) {
-                (true, _) => ONE_OF_ROOT,
-                (false, false) => ONE_OF_PODS,
-                (false, true) => ONE_OF_USERS,
+            let questions = asked[told.len()..][..owners.len()].iter();
+            let questions: Vec<Question> = questions.map(|one| one.question.clone()).collect();
+            let each = match (class, &first.question) {
+                (Class::Root, _) | (_, Question::Enter(_) | Question::List { .. }) => ONE_OF_ROOT,
+                (Class::Contained, _) => ONE_OF_PODS,
+                (Class::Users, _) => ONE_OF_USERS,
             };
+            let left = self.left_for(class, &first.question);
             let (answers, spent) = self.batch(filter, (left, each), questions)?;
-            let share = if users { &mut self.left.users } else { &mut self.left.system };
-            *share = share.saturating_sub(spent);
-            for ((one, took), at) in answers.into_iter().zip(0..) {
+            let has_stalled = answers.iter().any(|(one, _)| matches!(one.end, End::Stalled));
+            if class != Class::Users {
+                self.left.system = self.left.system.saturating_sub(spent);
+            } else if !has_stalled {
+                // Stalls are limited by their number, so that the rest of what users have is still read.
+                self.left.users = self.left.users.saturating_sub(spent);
+            }
+            for ((one, took), owner) in answers.into_iter().zip(owners) {
                 if matches!(one.end, End::Stalled) {
-                    let owner = owner_of(&rest[at]).unwrap_or(Party::Root);
+                    let stalled = &asked[told.len()];
+                    let owner = owner_of(stalled, true).unwrap_or(Party::Root);
                     *self.stalls.entry(owner).or_default() += 1;
-                    self.stuck.extend(pid_of(&rest[at].question));
-                } else if let Some(owner) = &whose[at] {
-                    *self.took.entry(owner.clone()).or_default() += took;
+                    self.stuck.extend(pid_of(&stalled.question));
+                } else if let Some(owner) = owner {
+                    *self.took.entry(owner).or_default() += took;
                 }
                 told.push(one);
             }
         }
         Ok(told)
+    }
+
+    fn left_for(&self, class: Class, question: &Question) -> Duration {
+        match (class, question) {
+            (Class::Root | Class::Contained, _) => self.left.system,
+            // Half of it is for what processes hold: the holder of a busy volume should be named.
+            (
+                Class::Users,
+                Question::Files { .. } | Question::References(_) | Question::Listed(_),
+            ) => self.left.users,
+            (Class::Users, _) => self.left.users.saturating_sub(self.share),
+        }
+    }
+
+    /// Why a question is not asked, if it is not.
+    fn why_not(&self, owner: Option<&Party>, asked: &Asked) -> Option<End> {
+        let waits = may_wait(&asked.question);
+        if waits && pid_of(&asked.question).is_some_and(|pid| self.stuck.contains(&pid)) {
+            return Some(End::Stalled);
+        }
+        if owner.is_some_and(|owner| self.is_over(owner, waits)) {
+            return Some(End::Skipped);
+        }
+        let class = owner.map_or(Class::Root, Party::class);
+        let is_late = self.left_for(class, &asked.question).is_zero();
+        is_late.then_some(if class == Class::Users { End::Skipped } else { End::Late })
     }
 
     /// Asks one question, of which the answer is an open file.
@@ -355,16 +373,16 @@ impl Scan {
             let all = self.stalls.iter().filter(|(one, _)| is_it(one));
             all.map(|(_, count)| count).sum()
         };
-        let is_user = |one: &Party| matches!(one, Party::User(_));
-        let is_contained = |one: &Party| matches!(one, Party::Pod(_) | Party::Container(_));
         let of_this = stalls_of(&|one| one == owner);
-        let has_stalled = match owner {
-            Party::Root => return waits && of_this >= STALLS_OF_OTHERS,
-            Party::User(_) => stalls_of(&is_user) >= STALLS_OF_USERS,
-            Party::Pod(_) | Party::Container(_) => stalls_of(&is_contained) >= STALLS_OF_OTHERS,
-        };
+        let of_class = stalls_of(&|one| one.class() == owner.class());
+        let most = if owner.class() == Class::Users { STALLS_OF_USERS } else { STALLS_OF_OTHERS };
+        if *owner == Party::Root {
+            return waits && of_class >= most;
+        }
+        let has_stalled = of_class >= most;
         waits && (of_this >= STALLS_OF_ONE || has_stalled)
-            || self.took.get(owner).is_some_and(|took| *took >= self.share)
+            || *owner != Party::Users
+                && self.took.get(owner).is_some_and(|took| *took >= self.share)
     }
 
     /// The answers as far as they came, the last one perhaps a stall, and how long they took. One at least.
@@ -379,6 +397,7 @@ impl Scan {
         let batch = Batch {
             filter: filter.clone(),
             limit: milliseconds(limit),
+            slice: milliseconds(SLICE),
             each: milliseconds(each),
             questions,
         };
@@ -512,7 +531,8 @@ impl ReaderProcess {
         self.questions.write_all_at(&serde_json::to_vec(batch)?, 0)?;
         (&self.line).write_all(&[GO])?;
         // A question that runs on is given a moment beyond its time to notice that.
-        let end = Instant::now() + limit + STALL * 2;
+        let each = Duration::from_millis(batch.each);
+        let end = Instant::now() + limit.min(SLICE + each) + STALL * 2;
         let (mut seen, mut since) = (0, Instant::now());
         let unfinished = loop {
             match self.heard(TICK) {
@@ -619,11 +639,13 @@ mod tests {
 
     /// Answers that take so long each, until the batch is over; a reader that stalls does so at the first one.
     fn answers(batch: &Batch, each: u64, end: &End) -> Vec<(Response, Duration)> {
-        let mut left = batch.limit;
-        let mut all = Vec::new();
+        let (mut spent, mut all) = (0, Vec::new());
         for _ in &batch.questions {
-            let took = each.min(left).min(batch.each);
-            left -= took;
+            if spent >= batch.slice {
+                break;
+            }
+            let took = each.min(batch.limit - spent).min(batch.each);
+            spent += took;
             all.push((Response::nothing(end.clone()), Duration::from_millis(took)));
             if matches!(end, End::Stalled) {
                 break;
@@ -652,14 +674,14 @@ mod tests {
         let filter = Filter::default();
         let mut done = 0;
         for _ in 0..3 {
-            let told = scan.ask(&proc, &filter, true, asked(5000, Party::User)).unwrap();
+            let told = scan.ask(&proc, &filter, asked(5000, Party::User)).unwrap();
             assert_eq!(told.len(), 5000);
             done += count(&told, |end| matches!(end, End::Done));
         }
         // The scripted reader finishes what it began; a real one answers that it is late.
         assert_eq!(scan.left.users, Duration::ZERO);
         assert!(done <= AT_ONCE, "{done}");
-        let told = scan.ask(&proc, &filter, false, asked(3, |_| Party::Root)).unwrap();
+        let told = scan.ask(&proc, &filter, asked(3, |_| Party::Root)).unwrap();
         assert_eq!(count(&told, |end| matches!(end, End::Done)), 3, "the machine's own are read");
     }
 
@@ -667,25 +689,23 @@ mod tests {
     fn an_owner_with_many_takes_its_share_and_no_more() {
         let (mut scan, proc) = scan(|batch| answers(batch, 10_000, &End::Done));
         let container = |_| Party::Container("c".to_owned());
-        let told = scan.ask(&proc, &Filter::default(), false, asked(1000, container)).unwrap();
+        let told = scan.ask(&proc, &Filter::default(), asked(1000, container)).unwrap();
         // Two at once, a quarter of a second each.
         assert_eq!(count(&told, |end| matches!(end, End::Done)), 2);
         assert_eq!(count(&told, |end| matches!(end, End::Skipped)), 998);
         let other = |_| Party::Container("d".to_owned());
-        let told = scan.ask(&proc, &Filter::default(), false, asked(1, other)).unwrap();
+        let told = scan.ask(&proc, &Filter::default(), asked(1, other)).unwrap();
         assert_eq!(count(&told, |end| matches!(end, End::Done)), 1);
     }
 
     #[test]
     fn after_some_stalls_no_other_process_is_asked() {
         let (mut scan, proc) = scan(|batch| answers(batch, 100, &End::Stalled));
-        let told =
-            scan.ask(&proc, &Filter::default(), true, asked(1000, |_| Party::User(7))).unwrap();
+        let told = scan.ask(&proc, &Filter::default(), asked(1000, |_| Party::User(7))).unwrap();
         assert_eq!(count(&told, |end| matches!(end, End::Stalled)), STALLS_OF_ONE);
-        let told = scan.ask(&proc, &Filter::default(), true, asked(1000, Party::User)).unwrap();
+        let told = scan.ask(&proc, &Filter::default(), asked(1000, Party::User)).unwrap();
         assert_eq!(count(&told, |end| matches!(end, End::Stalled)), STALLS_OF_USERS);
-        let told =
-            scan.ask(&proc, &Filter::default(), false, asked(1000, |_| Party::Root)).unwrap();
+        let told = scan.ask(&proc, &Filter::default(), asked(1000, |_| Party::Root)).unwrap();
         assert_eq!(
             count(&told, |end| matches!(end, End::Stalled)),
             STALLS_OF_OTHERS + STALLS_OF_USERS
@@ -697,12 +717,12 @@ mod tests {
     #[test]
     fn stalls_of_users_keep_no_pod_from_being_read() {
         let (mut scan, proc) = scan(|batch| answers(batch, 100, &End::Stalled));
-        scan.ask(&proc, &Filter::default(), true, asked(1000, Party::User)).unwrap();
+        scan.ask(&proc, &Filter::default(), asked(1000, Party::User)).unwrap();
         scan.start = Start::Scripted(|batch| answers(batch, 1, &End::Done));
         let pod = |pid: u32| Party::Container(pid.to_string());
         let mut all = asked(2000, pod);
         all.drain(..1000);
-        let told = scan.ask(&proc, &Filter::default(), false, all).unwrap();
+        let told = scan.ask(&proc, &Filter::default(), all).unwrap();
         assert_eq!(count(&told, |end| matches!(end, End::Done)), 1000);
     }
 
@@ -710,7 +730,7 @@ mod tests {
     fn a_look_with_less_time_gives_back_what_it_did_not_take() {
         let (mut scan, proc) = scan(|batch| answers(batch, 10, &End::Done));
         scan.lend(Duration::from_secs(2));
-        scan.ask(&proc, &Filter::default(), false, asked(10, |_| Party::Root)).unwrap();
+        scan.ask(&proc, &Filter::default(), asked(10, |_| Party::Root)).unwrap();
         scan.take_back();
         assert_eq!(scan.left.system, Duration::from_millis(19_900));
         scan.allow(Duration::from_secs(2));

@@ -1,16 +1,16 @@
 //! What a scan could not read: whose it is, for which volumes it counts, and what ends it.
 
 use super::answers::is_of_a_server;
-use super::proc::{Proc, Task, pids};
-use super::scan::{Party, Why};
+use super::proc::{Proc, Task};
+use super::roster::Roster;
+use super::scan::{Class, Party, Why};
 use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::ConsumerId;
-use crate::model::mount::disk_users::{NamespaceId, Process, Untold, plain};
+use crate::model::mount::disk_users::{NamespaceId, Untold, plain};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Result;
 use std::path::Path;
 
 /// Where the kernel lists connections to FUSE servers (fusectl).
@@ -54,11 +54,14 @@ impl Unread {
 
     /// The mounts of a process that is placed by them.
     pub(super) fn mounts_of(&mut self, pid: u32, proc: &Proc, why: &Why) {
+        if self.processes.contains_key(&pid) && !why.is_lack() {
+            return;
+        }
         let process = proc.describe(pid).map_or_else(|_| pid.to_string(), |one| one.to_string());
         let what = format!("the mounts of process {process}");
         if why.is_lack() {
             self.later(what, why);
-        } else if !self.processes.contains_key(&pid) {
+        } else {
             self.untold.push(Untold::of_unknown(what, why.text()));
         }
     }
@@ -68,17 +71,17 @@ impl Unread {
         &mut self,
         id: Option<NamespaceId>,
         tasks: &[Task],
-        proc: &Proc,
+        (proc, roster): (&Proc, &Roster),
         why: &Why,
     ) {
-        let known: Result<Vec<_>> = tasks.iter().map(|task| proc.describe(task.pid)).collect();
-        let Ok(known) = known else {
-            return self.later(format!("whose process {} is", tasks[0].pid), why);
-        };
         let mut what =
             id.map_or_else(|| "a mount namespace".to_owned(), |id| format!("mount namespace {id}"));
         let mut way_out = None;
-        if let Some(first) = known.first() {
+        if let Some(first) = tasks.first() {
+            let first = roster.describe(proc, first.pid);
+            let Ok(first) = first else {
+                return self.later(format!("whose process {} is", tasks[0].pid), why);
+            };
             what += &format!(" of process {first}");
             way_out =
                 Some(format!("kill {}", first.pid)).filter(|_| !matches!(why, Why::Failed(_)));
@@ -86,26 +89,45 @@ impl Unread {
         if why.is_lack() {
             return self.later(what, why);
         }
-        let owners: BTreeSet<Party> = known.iter().map(Party::of).collect();
-        let is_users = owners.iter().all(|owner| matches!(owner, Party::User(_)));
+        let owners: BTreeSet<Party> = tasks.iter().map(|task| roster.party(task.pid)).collect();
+        let is_users = owners.iter().all(|owner| owner.class() == Class::Users);
         if matches!(why, Why::Late) && self.comes_again && !is_users {
             return self.later(what, why);
         }
         self.untold.push(Untold { way_out, ..untold(what, why.text(), &owners, false) });
     }
 
-    /// Namespaces where no process lives.
-    pub(super) fn uninhabited(&mut self, ids: &BTreeSet<u64>, users: bool, why: &Why) {
-        let what = match ids.len() {
+    /// Namespaces where no process lives; and the ordinary users who made them.
+    pub(super) fn uninhabited(&mut self, count: usize, users: Option<&[u32]>, why: &Why) {
+        let what = match count {
             0 => return,
             1 => "a mount namespace where no process lives".to_owned(),
             count => format!("{count} mount namespaces where no process lives"),
         };
-        if why.is_lack() || self.comes_again && !users {
+        let Some(users) = users else {
+            if why.is_lack() || self.comes_again {
+                return self.later(what, why);
+            }
+            return self.untold.push(Untold::of_unknown(what, why.text()));
+        };
+        let what = format!("{what}, made by ordinary users");
+        if why.is_lack() {
             return self.later(what, why);
         }
-        let what = if users { format!("{what}, made by ordinary users") } else { what };
-        self.untold.push(Untold::of_unknown(what, why.text()));
+        let way_out = most_frequent(users).map(end_of_all);
+        self.untold.push(Untold { way_out, ..Untold::of_unknown(what, why.text()) });
+    }
+
+    /// The kernel's list of namespaces was not read to its end.
+    pub(super) fn unlisted(&mut self, users: &[u32], why: &Why) {
+        let what = "mount namespaces where no process lives".to_owned();
+        let way_out = most_frequent(users).map(end_of_all);
+        self.untold.push(Untold { way_out, ..Untold::of_unknown(what, why.text()) });
+    }
+
+    /// A process that could not be examined, and may live anywhere.
+    pub(super) fn unplaced(&self) -> Option<u32> {
+        self.processes.keys().find(|pid| !self.seen.contains(pid)).copied()
     }
 
     /// Servers for which a process may wait, as its mounts show them.
@@ -116,38 +138,38 @@ impl Unread {
     }
 
     /// All of it: what counts as it is, and what a later look may tell.
-    pub(super) fn told(mut self, proc: &Proc) -> (Vec<Untold>, Vec<Untold>) {
-        let mut by_owner: BTreeMap<Party, Vec<(Process, Why)>> = BTreeMap::new();
+    pub(super) fn told(mut self, proc: &Proc, roster: &Roster) -> (Vec<Untold>, Vec<Untold>) {
+        let mut by_owner: BTreeMap<Party, Vec<(u32, Why)>> = BTreeMap::new();
         for (pid, why) in std::mem::take(&mut self.processes) {
-            // What there was no descriptor for may be a pod's.
-            let Ok(process) = proc.describe(pid) else {
-                self.later(format!("whose process {pid} is"), &why);
-                continue;
-            };
-            by_owner.entry(Party::of(&process)).or_default().push((process, why));
+            by_owner.entry(roster.party(pid)).or_default().push((pid, why));
         }
-        let all_count = !by_owner.is_empty() && !has_pods(proc, &pids(proc).unwrap_or_default());
+        let all_count = !by_owner.is_empty() && !has_pods(proc, roster);
         for (owner, mut processes) in by_owner {
             // What stalled itself is worth more than what was skipped for it.
             processes.sort_by_key(|(_, why)| !matches!(why, Why::Stalled));
             let (first, why) = &processes[0];
+            let Ok(first) = roster.describe(proc, *first) else {
+                self.later(format!("whose process {first} is"), why);
+                continue;
+            };
             let more = match processes.len() - 1 {
                 0 => String::new(),
                 count => format!(" and {count} more"),
             };
-            let what = format!("process {first}{more}");
-            let all = processes
-                .iter()
-                .filter_map(|(process, _)| self.servers.get(&process.pid))
-                .flatten();
+            let all = processes.iter().filter_map(|(pid, _)| self.servers.get(pid)).flatten();
             let ways: BTreeSet<&String> = all.collect();
             let mut ways: Vec<&str> =
                 ways.into_iter().map(String::as_str).take(MOST_WAYS).collect();
-            let kill = format!("kill {}", first.pid);
+            let (what, kill) = match (&owner, why) {
+                (Party::User(user), Why::Skipped) if processes.len() > 1 => {
+                    (format!("{} processes of user {user}", processes.len()), end_of_all(*user))
+                }
+                _ => (format!("process {first}{more}"), format!("kill {}", first.pid)),
+            };
             ways.push(&kill);
             let way_out = Some(ways.join(", or ")).filter(|_| !matches!(why, Why::Failed(_)));
             let text = why.text();
-            let hides = processes.iter().any(|(process, _)| !self.seen.contains(&process.pid));
+            let hides = processes.iter().any(|(pid, _)| !self.seen.contains(pid));
             let owners = if hides { BTreeSet::from([owner]) } else { BTreeSet::new() };
             self.untold.push(Untold { way_out, ..untold(what, text, &owners, hides && all_count) });
         }
@@ -178,11 +200,21 @@ fn end_of_wait(mount: &Mount) -> Option<String> {
     (waiting.trim() != "0").then(|| format!("echo 1 > {}", connection.join("abort").display()))
 }
 
+fn most_frequent(users: &[u32]) -> Option<u32> {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    users.iter().for_each(|user| *counts.entry(*user).or_default() += 1);
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(user, _)| user)
+}
+
+fn end_of_all(user: u32) -> String {
+    format!("pkill -KILL -u {user}")
+}
+
 /// Whether this machine has cgroups of pods: without them a container's process cannot be told from another one.
-fn has_pods(proc: &Proc, pids: &[u32]) -> bool {
+fn has_pods(proc: &Proc, roster: &Roster) -> bool {
     let trees = proc.own_table().unwrap_or_default();
     let trees = trees.mounts().iter().filter(|mount| mount.fs_type.starts_with("cgroup"));
     let is_kubelets = |name: String| name.starts_with("kubepods");
     trees.into_iter().any(|tree| files::names_in(&tree.target).into_iter().any(is_kubelets))
-        || pids.iter().any(|pid| proc.describe(*pid).is_ok_and(|one| one.owner.pod.is_some()))
+        || roster.has_pods()
 }

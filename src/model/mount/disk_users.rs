@@ -130,6 +130,8 @@ pub enum NamespaceKeeper {
         /// Its descriptor.
         descriptor: u32,
     },
+    /// This process may live there: it, and perhaps others, could not be examined.
+    Unexamined(Process),
 }
 
 /// How a process holds a file system without a mount of it.

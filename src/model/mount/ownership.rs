@@ -9,7 +9,7 @@
 //! mount covers: the same folder of the same file system as one of the orchestrator's on this
 //! machine, which no container has unless it sees the machine's. What cannot be told is a claim.
 
-use super::disk_users::NamespaceUse;
+use super::disk_users::{NamespaceKeeper, NamespaceUse};
 use super::mountinfo::{Mount, MountTable};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::face::Faces;
@@ -83,7 +83,9 @@ impl<'a> Machine<'a> {
         if pods.any(|pod| self.has_bound(pod)) {
             return NamespaceRole::Claim;
         }
-        match (sees_only, one.processes.is_empty()) {
+        let may_live_there =
+            one.keepers.iter().any(|keeper| matches!(keeper, NamespaceKeeper::Unexamined(_)));
+        match (sees_only, one.processes.is_empty() && !may_live_there) {
             (true, _) => NamespaceRole::View,
             (false, true) => NamespaceRole::Abandoned,
             (false, false) => NamespaceRole::Claim,

@@ -21,6 +21,8 @@ pub enum Attack {
     Stick { device: PathBuf, at: PathBuf, count: u32, cgroups: Vec<PathBuf> },
     /// Mount namespaces, held by descriptors, each with so many mounts on each other.
     Namespaces { count: u32, mounts: u32 },
+    /// Processes that only sleep.
+    Processes { count: u32 },
     /// Processes with so many descriptors each.
     Descriptors { processes: u32, each: u32 },
     /// Takes the lock on its own mount namespace.
@@ -52,6 +54,10 @@ pub(super) fn begin(attack: Attack) -> io::Result<Vec<File>> {
     match attack {
         Attack::Stick { device, at, count, cgroups } => stick(&device, &at, count, &cgroups),
         Attack::Namespaces { count, mounts } => namespaces(count, mounts),
+        Attack::Processes { count } => {
+            (0..count).try_for_each(|_| child(|| Ok(())))?;
+            Ok(Vec::new())
+        }
         Attack::Descriptors { processes, each } => descriptors(processes, each),
         Attack::LockNamespace => {
             let own = File::open("/proc/thread-self/ns/mnt")?;

@@ -1,6 +1,7 @@
 //! What real processes cannot be made to do on every machine: to hide, to be closed, to lie.
 
 mod fake;
+mod floods;
 mod kernel;
 
 use super::KernelCensus;
