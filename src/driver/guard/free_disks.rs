@@ -270,7 +270,7 @@ impl FreeDisks<'_> {
             Answer::Told(users) => {
                 all.extend(words(&users));
                 if all.is_empty() {
-                    let unexamined = users.untold.iter();
+                    let unexamined = users.untold.iter().filter(|one| one.way_out.is_some());
                     all.extend(unexamined.map(|one| format!("possibly by {one}")));
                 }
                 None

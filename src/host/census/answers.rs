@@ -8,6 +8,7 @@ use crate::host::kernel::{
 use crate::host::safe_path::Way;
 use crate::host::{device_nodes, files, machine};
 use crate::model::disk::device::DeviceNumber;
+use crate::model::error::errno_text;
 use crate::model::mount::disk_users::{NamespaceId, Tie};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::beneath;
@@ -25,7 +26,7 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// `PROC_USER_INIT_INO`: the user namespace of the machine itself.
@@ -338,7 +339,9 @@ impl Reading {
                     None => lead()?,
                     Some(task) => {
                         let way = self.proc.open(format!("{task}/ns/mnt"), look)?;
-                        self.inside(&self.reopened(&way)?, lead)??
+                        let found = self.inside(&self.reopened(&way)?, lead)?;
+                        // File systems of users answer with any error that they like.
+                        found.map_err(|error| io::Error::other(errno_text(&error)))?
                     }
                 }
             }
@@ -452,7 +455,8 @@ impl Search<'_> {
                 Ok((other, _)) if other != task => task = other,
                 _ => return Ok(()),
             },
-            other => drop(other?),
+            Err(error) if !is_too_long(&error) => return Err(error),
+            _ => {}
         }
         let descriptors = proc.descriptors(task)?;
         let (reading, until) = (self.reading, self.until);
@@ -495,7 +499,11 @@ impl Search<'_> {
     ) -> io::Result<()> {
         let proc = &self.reading.proc;
         let (tie, link) = (Tie::Descriptor(descriptor), format!("{task}/fd/{descriptor}"));
-        let path = proc.link(&link)?;
+        let path = match proc.link(&link) {
+            // Its mount tells where it is.
+            Err(error) if is_too_long(&error) => PathBuf::from("/(a path of more than 4095 bytes)"),
+            path => path?,
+        };
         let information = format!("{task}/fdinfo/{descriptor}");
         if !path.has_root() {
             let kind = path.as_os_str().as_bytes();
@@ -618,6 +626,11 @@ fn maker(door: &File) -> io::Result<Option<u32>> {
 
 pub(super) fn named_by(link: &Path) -> Option<NamespaceId> {
     super::proc::number_of_link(link.to_str()?, "mnt").map(NamespaceId)
+}
+
+/// Whether the kernel has no room for the path of an open file: users make paths as long as they like.
+fn is_too_long(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::ENAMETOOLONG as i32)
 }
 
 fn must_be_in_time(at: usize, until: Instant) -> io::Result<()> {

@@ -58,7 +58,7 @@ use pod_processes::CgroupTrees;
 use proc::{Proc, Task};
 use question::{Filter, Found, Question};
 use roster::Roster;
-use scan::{Asked, Scan, Start};
+use scan::{Asked, Party, Scan, Start};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -370,13 +370,15 @@ impl Census for KernelCensus {
             let told = self.scanning(|scan| scan.ask(proc, &Filter::default(), asked));
             let wrong = |error| Error::io("ask the mounted file systems for their ids", &error);
             let mut ids = BTreeMap::new();
-            for told in told.map_err(wrong)? {
+            for (one, told) in every.all.iter().zip(told.map_err(wrong)?) {
                 match told.result() {
                     Ok(found) => ids.extend(found.into_iter().filter_map(|one| match one {
                         Found::ExtId(number, id) => Some((number, id)),
                         _ => None,
                     })),
-                    Err(scan::Why::Failed(failure)) if failure.is_lack() => {
+                    Err(scan::Why::Failed(failure))
+                        if failure.is_lack() && one.owner == Party::Root =>
+                    {
                         return Err(wrong(failure.into()));
                     }
                     Err(_) => {}

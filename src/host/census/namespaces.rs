@@ -102,10 +102,10 @@ impl Reader<'_> {
             .in_order()
             .into_iter()
             .partition(|(owner, _)| owner.class() == Class::Users);
-        self.place(&mut look, others)?;
+        self.place(&mut look, &others)?;
         // Asked before users' processes use up the budget of users: root's namespaces are among those listed.
         self.list(&mut look, own)?;
-        self.place(&mut look, users)?;
+        self.place(&mut look, &users)?;
         let tasks = look.residents.remove(&own).unwrap_or_default();
         let table = self.proc.own_table()?;
         let first = table.mounts().first().map_or(0, |mount| mount.id);
@@ -125,8 +125,9 @@ impl Reader<'_> {
         known.insert(own);
         self.inhabited(&mut every, &mut look)?;
         self.uninhabited(&mut every, known, &mut look)?;
-        self.place_closed(&mut every, &mut look)?;
-        self.mark_unexamined(&mut every, &look);
+        if let Some(pid) = self.place_closed(&mut every, &mut look)? {
+            self.mark_unexamined(&mut every, &look, pid);
+        }
         (every.unread, every.roster) = (look.unread, look.roster);
         Ok(every)
     }
@@ -140,7 +141,7 @@ impl Reader<'_> {
     }
 
     /// Finds out where processes live.
-    fn place(&mut self, look: &mut Look, processes: Vec<(Party, u32)>) -> Result<()> {
+    fn place(&mut self, look: &mut Look, processes: &[(Party, u32)]) -> Result<()> {
         let asked = processes.iter().map(|(owner, pid)| Asked {
             question: Question::Place { task: Task::first_of(*pid), or_another: true },
             owner: Some(owner.clone()),
@@ -153,10 +154,9 @@ impl Reader<'_> {
                         look.residents.entry(id).or_default().push(task);
                     }
                 }
-                Err(why) if why.is_lack() => {
-                    look.unread.later(format!("where process {pid} lives"), &why);
-                }
-                Err(why @ Why::Late) if *owner == Party::Root => {
+                Err(why)
+                    if *owner == Party::Root && (why.is_lack() || matches!(why, Why::Late)) =>
+                {
                     look.unread.later(format!("where process {pid} lives"), &why);
                 }
                 Err(why) => look.closed.push((*pid, why)),
@@ -189,7 +189,7 @@ impl Reader<'_> {
         match told.result() {
             Ok(_) => {}
             Err(why) if why.is_lack() => {
-                look.unread.later("where no process lives".to_owned(), &why)
+                look.unread.later("where no process lives".to_owned(), &why);
             }
             // Before Linux 6.12.
             Err(Why::Failed(_)) => return Ok(()),
@@ -227,14 +227,20 @@ impl Reader<'_> {
         for ((owner, (id, tasks)), told) in residents.into_iter().zip(self.ask(asked)?) {
             match told.result() {
                 Ok(found) => {
-                    every.all.extend(namespace_in(&found, Some(id), tasks, owner)?);
+                    // Those that were tried may have ended.
+                    let others = tasks.iter().skip(MOST_TRIED).map(|task| (task.pid, Why::Skipped));
+                    let others: Vec<_> = others.collect();
+                    match namespace_in(&found, Some(id), tasks, owner)? {
+                        Some(one) => every.all.push(one),
+                        None => look.closed.extend(others),
+                    }
                 }
                 // Those who live there are placed by their mounts, which they tell.
                 Err(why @ (Why::Stalled | Why::Skipped)) => {
                     look.closed.extend(tasks.iter().map(|task| (task.pid, why.clone())));
                 }
                 Err(why) => {
-                    look.unread.namespace(Some(id), &tasks, (self.proc, &look.roster), &why);
+                    look.unread.namespace((id, &owner), &tasks, (self.proc, &look.roster), &why);
                 }
             }
         }
@@ -257,8 +263,8 @@ impl Reader<'_> {
         let (roots, users): (Vec<_>, Vec<_>) = unknown.partition(|(_, user)| user.is_none());
         if !roots.is_empty() || !users.is_empty() {
             let _turn = super::turns::take(self.turns, self.scan.time_for_a_turn());
-            self.enter(every, roots, Party::Root, look)?;
-            self.enter(every, users, Party::Users, look)?;
+            self.enter(every, roots, &Party::Root, look)?;
+            self.enter(every, users, &Party::Users, look)?;
         }
         let numbers = &self.filter.numbers;
         let is_asked = |one: &Namespace| one.mounts_of(numbers).next().is_some();
@@ -298,8 +304,7 @@ impl Reader<'_> {
     }
 
     /// Where no process is known to live, one that was not examined may.
-    fn mark_unexamined(&self, every: &mut Namespaces, look: &Look) {
-        let Some(pid) = look.unread.unplaced() else { return };
+    fn mark_unexamined(&self, every: &mut Namespaces, look: &Look, pid: u32) {
         let Ok(process) = look.roster.describe(self.proc, pid) else { return };
         for one in every.all.iter_mut().filter(|one| one.tasks.is_empty() && one.keepers.is_empty())
         {
@@ -311,7 +316,7 @@ impl Reader<'_> {
         &mut self,
         every: &mut Namespaces,
         all: Vec<(u64, Option<u32>)>,
-        owner: Party,
+        owner: &Party,
         look: &mut Look,
     ) -> Result<()> {
         if all.is_empty() {
@@ -326,7 +331,7 @@ impl Reader<'_> {
                 Some(Found::Unread { namespace, why }) => {
                     left.remove(namespace);
                     let (id, why) = (NamespaceId(*namespace), Why::Failed(why.clone()));
-                    look.unread.namespace(Some(id), &[], (self.proc, &look.roster), &why);
+                    look.unread.namespace((id, owner), &[], (self.proc, &look.roster), &why);
                 }
                 Some(Found::Table { namespace: Some(id), .. }) => {
                     left.remove(id);
@@ -338,7 +343,7 @@ impl Reader<'_> {
         }
         if let Err(why) = told.result() {
             let users: Vec<u32> = left.values().copied().flatten().collect();
-            let users = (owner == Party::Users).then_some(users.as_slice());
+            let users = (*owner == Party::Users).then_some(users.as_slice());
             look.unread.uninhabited(left.len(), users, &why);
         }
         Ok(())
@@ -378,7 +383,8 @@ impl Reader<'_> {
                     }
                     Err(why @ Why::Skipped) => look.unread.uninhabited(1, Some(&[]), &why),
                     Err(why) => {
-                        look.unread.namespace(Some(*id), &[], (self.proc, &look.roster), &why);
+                        let known = (self.proc, &look.roster);
+                        look.unread.namespace((*id, &Party::Users), &[], known, &why);
                     }
                 }
             }
@@ -402,7 +408,7 @@ impl Reader<'_> {
             owner: Some(owner.clone()),
         });
         let asked = asked.collect();
-        for ((_, pid), told) in processes.iter().zip(self.ask(asked)?) {
+        for ((owner, pid), told) in processes.iter().zip(self.ask(asked)?) {
             let pid = *pid;
             found.extend(told.found.iter().filter_map(|one| match one {
                 Found::Namespace { task, namespace } => {
@@ -415,12 +421,13 @@ impl Reader<'_> {
                 _ => None,
             }));
             match told.result() {
-                Err(why) if why.is_lack() => {
+                Err(why) if why.is_lack() && *owner == Party::Root => {
                     let what = "what keeps mount namespaces where no process lives";
                     look.unread.later(what.to_owned(), &why);
                 }
                 // What is closed to us leaves no trace.
-                Ok(_) | Err(Why::Failed(_)) => {}
+                Err(Why::Failed(failure)) if !failure.is_lack() => {}
+                Ok(_) => {}
                 Err(why) => look.unread.process(pid, &why),
             }
         }
@@ -471,8 +478,10 @@ impl Reader<'_> {
         }
     }
 
-    /// A process with a closed link lives where its mounts are: each is in one namespace only.
-    fn place_closed(&mut self, every: &mut Namespaces, look: &mut Look) -> Result<()> {
+    /// A process with a closed link lives where its mounts are: each is in one namespace only. Returns a process that
+    /// stays without a place.
+    fn place_closed(&mut self, every: &mut Namespaces, look: &mut Look) -> Result<Option<u32>> {
+        let (mut unplaced, own) = (None, Arc::clone(&every.all[0].table));
         let why: HashMap<u32, Why> = std::mem::take(&mut look.closed).into_iter().collect();
         let processes = in_order(why.keys().map(|pid| (look.roster.party(*pid), *pid)));
         let asked = processes.iter().map(|(owner, pid)| Asked {
@@ -481,20 +490,23 @@ impl Reader<'_> {
         });
         let asked = asked.collect();
         for ((owner, pid), told) in processes.into_iter().zip(self.ask(asked)?) {
-            if let Some(why) = why.get(&pid).filter(|why| !matches!(why, Why::Failed(_))) {
+            let is_closed = |why: &Why| matches!(why, Why::Failed(_)) && !why.is_lack();
+            let unread = why.get(&pid).filter(|why| !is_closed(why));
+            if let Some(why) = unread {
                 look.unread.process(pid, why);
             }
             let found = match told.result() {
                 Ok(found) => found,
                 Err(why) => {
-                    look.unread.mounts_of(pid, self.proc, &why);
+                    look.unread.mounts_of(pid, (self.proc, &owner), &why);
+                    unplaced = unplaced.or(unread.map(|_| pid));
                     continue;
                 }
             };
             let Some((first, table)) = found.iter().find_map(excerpt_of).transpose()? else {
                 continue;
             };
-            look.unread.servers(pid, &table);
+            look.unread.servers(pid, &table, &own);
             let task = Task::first_of(pid);
             let ids = || table.mounts().iter().map(|mount| mount.id).chain([first]);
             match every.all.iter_mut().find(|one| one.has_any(ids())) {
@@ -515,7 +527,7 @@ impl Reader<'_> {
                 }),
             }
         }
-        Ok(())
+        Ok(unplaced)
     }
 }
 

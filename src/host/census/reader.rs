@@ -34,6 +34,9 @@ pub fn serve(arguments: &[std::ffi::OsString]) -> u8 {
     let [proc, trusted] = arguments else { return 2 };
     let Some(trusted) = trusted.to_str().and_then(|text| text.parse().ok()) else { return 2 };
     let _ = set_pdeathsig(Signal::SIGKILL);
+    // The kernel needs memory to print the tables that users make: if there is not enough, this process ends and not
+    // the call.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     // One that stalls keeps no directory in use.
     if std::env::set_current_dir("/").is_err() {
         return 1;

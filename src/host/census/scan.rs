@@ -324,7 +324,13 @@ impl Scan {
 
     fn left_for(&self, class: Class, question: &Question) -> Duration {
         match (class, question) {
-            (Class::Root | Class::Contained, _) => self.left.system,
+            (Class::Root, _) => self.left.system,
+            // Pods together leave a quarter to the machine itself.
+            (Class::Contained, _) => {
+                let took = self.took.iter().filter(|(owner, _)| owner.class() == class);
+                let took: Duration = took.map(|(_, took)| *took).sum();
+                if took > self.left.system * 3 { Duration::ZERO } else { self.left.system }
+            }
             // Half of it is for what processes hold: the holder of a busy volume should be named.
             (
                 Class::Users,

@@ -53,29 +53,29 @@ impl Unread {
     }
 
     /// The mounts of a process that is placed by them.
-    pub(super) fn mounts_of(&mut self, pid: u32, proc: &Proc, why: &Why) {
-        if self.processes.contains_key(&pid) && !why.is_lack() {
+    pub(super) fn mounts_of(&mut self, pid: u32, (proc, owner): (&Proc, &Party), why: &Why) {
+        let is_shortage = is_shortage(owner, why);
+        if self.processes.contains_key(&pid) && !is_shortage {
             return;
         }
         let process = proc.describe(pid).map_or_else(|_| pid.to_string(), |one| one.to_string());
         let what = format!("the mounts of process {process}");
-        if why.is_lack() {
+        if is_shortage {
             self.later(what, why);
         } else {
             self.untold.push(Untold::of_unknown(what, why.text()));
         }
     }
 
-    /// A namespace, where these live.
+    /// A namespace of this owner, where these processes live.
     pub(super) fn namespace(
         &mut self,
-        id: Option<NamespaceId>,
+        (id, owner): (NamespaceId, &Party),
         tasks: &[Task],
         (proc, roster): (&Proc, &Roster),
         why: &Why,
     ) {
-        let mut what =
-            id.map_or_else(|| "a mount namespace".to_owned(), |id| format!("mount namespace {id}"));
+        let mut what = format!("mount namespace {id}");
         let mut way_out = None;
         if let Some(first) = tasks.first() {
             let first = roster.describe(proc, first.pid);
@@ -86,14 +86,11 @@ impl Unread {
             way_out =
                 Some(format!("kill {}", first.pid)).filter(|_| !matches!(why, Why::Failed(_)));
         }
-        if why.is_lack() {
+        let is_late = matches!(why, Why::Late) && self.comes_again;
+        if is_shortage(owner, why) || is_late && owner.class() != Class::Users {
             return self.later(what, why);
         }
         let owners: BTreeSet<Party> = tasks.iter().map(|task| roster.party(task.pid)).collect();
-        let is_users = owners.iter().all(|owner| owner.class() == Class::Users);
-        if matches!(why, Why::Late) && self.comes_again && !is_users {
-            return self.later(what, why);
-        }
         self.untold.push(Untold { way_out, ..untold(what, why.text(), &owners, false) });
     }
 
@@ -111,9 +108,6 @@ impl Unread {
             return self.untold.push(Untold::of_unknown(what, why.text()));
         };
         let what = format!("{what}, made by ordinary users");
-        if why.is_lack() {
-            return self.later(what, why);
-        }
         let way_out = most_frequent(users).map(end_of_all);
         self.untold.push(Untold { way_out, ..Untold::of_unknown(what, why.text()) });
     }
@@ -125,15 +119,10 @@ impl Unread {
         self.untold.push(Untold { way_out, ..Untold::of_unknown(what, why.text()) });
     }
 
-    /// A process that could not be examined, and may live anywhere.
-    pub(super) fn unplaced(&self) -> Option<u32> {
-        self.processes.keys().find(|pid| !self.seen.contains(pid)).copied()
-    }
-
     /// Servers for which a process may wait, as its mounts show them.
-    pub(super) fn servers(&mut self, pid: u32, table: &MountTable) {
-        let ways =
-            table.mounts().iter().filter(|mount| is_of_a_server(mount)).filter_map(end_of_wait);
+    pub(super) fn servers(&mut self, pid: u32, table: &MountTable, own: &MountTable) {
+        let ways = table.mounts().iter().filter(|mount| is_of_a_server(mount));
+        let ways = ways.filter_map(|mount| end_of_wait(mount, own));
         self.servers.insert(pid, ways.collect());
     }
 
@@ -158,15 +147,15 @@ impl Unread {
             };
             let all = processes.iter().filter_map(|(pid, _)| self.servers.get(pid)).flatten();
             let ways: BTreeSet<&String> = all.collect();
-            let mut ways: Vec<&str> =
-                ways.into_iter().map(String::as_str).take(MOST_WAYS).collect();
+            let ways = ways.into_iter().map(String::as_str).take(MOST_WAYS);
             let (what, kill) = match (&owner, why) {
                 (Party::User(user), Why::Skipped) if processes.len() > 1 => {
                     (format!("{} processes of user {user}", processes.len()), end_of_all(*user))
                 }
                 _ => (format!("process {first}{more}"), format!("kill {}", first.pid)),
             };
-            ways.push(&kill);
+            // A server may be one that others use too: so that comes last.
+            let ways: Vec<&str> = std::iter::once(kill.as_str()).chain(ways).collect();
             let way_out = Some(ways.join(", or ")).filter(|_| !matches!(why, Why::Failed(_)));
             let text = why.text();
             let hides = processes.iter().any(|(pid, _)| !self.seen.contains(pid));
@@ -189,10 +178,18 @@ fn untold(what: String, why: String, owners: &BTreeSet<Party>, all_count: bool) 
     Untold { what, why, is_anyones, pods, way_out: None }
 }
 
-/// What ends the wait for a server that does not answer; none if no request waits for it.
-fn end_of_wait(mount: &Mount) -> Option<String> {
+/// Whether this process lacked something to read it. What a pod or user made can cause such errors too, as a mount table
+/// does for which the kernel has no memory: then later looks fail alike.
+fn is_shortage(owner: &Party, why: &Why) -> bool {
+    why.is_lack() && owner.class() == Class::Root
+}
+
+/// What ends the wait for a server that does not answer; none if no request waits for it, or if the file system is not
+/// mounted on this machine itself: paths of other namespaces are chosen by users.
+fn end_of_wait(mount: &Mount, own: &MountTable) -> Option<String> {
     if !mount.fs_type.starts_with("fuse") {
-        return Some(format!("umount -f {}", plain(&mount.target)));
+        let ours = own.of(mount.number).next()?;
+        return Some(format!("umount -f {}", plain(&ours.target)));
     }
     let DeviceNumber { major: 0, minor } = mount.number else { return None };
     let connection = Path::new(CONNECTIONS).join(minor.to_string());
@@ -202,12 +199,17 @@ fn end_of_wait(mount: &Mount) -> Option<String> {
 
 fn most_frequent(users: &[u32]) -> Option<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-    users.iter().for_each(|user| *counts.entry(*user).or_default() += 1);
+    for user in users {
+        *counts.entry(*user).or_default() += 1;
+    }
+    // A runtime that gives a container users of its own is root when it makes that one.
+    counts.remove(&0);
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(user, _)| user)
 }
 
+/// Ends what a user started in sessions. Containers may run as the same user: `pkill -u` would end them too.
 fn end_of_all(user: u32) -> String {
-    format!("pkill -KILL -u {user}")
+    format!("loginctl kill-user --signal=KILL {user}")
 }
 
 /// Whether this machine has cgroups of pods: without them a container's process cannot be told from another one.

@@ -97,7 +97,7 @@ fn many_processes_of_a_user_use_up_only_what_users_have() {
     is_read(&uses);
     let all: Vec<_> = uses.untold.iter().map(ToString::to_string).collect();
     let words = format!("40 processes of user {USER}: not examined");
-    let end = format!("to end it: pkill -KILL -u {USER}");
+    let end = format!("to end it: loginctl kill-user --signal=KILL {USER}");
     assert!(all.iter().any(|one| one.starts_with(&words) && one.ends_with(&end)), "{all:?}");
     assert!(uses.hidden(|_| true).is_none(), "{all:?}");
 }
@@ -117,7 +117,8 @@ fn many_namespaces_of_a_user_use_up_only_what_users_have() {
         let uses = uses(&machine("/"), 4, script);
         is_read(&uses);
         let all: Vec<_> = uses.untold.iter().map(ToString::to_string).collect();
-        let (words, end) = ("mount namespaces where no process lives", "pkill -KILL -u");
+        let (words, end) =
+            ("mount namespaces where no process lives", "loginctl kill-user --signal=KILL");
         assert!(all.iter().any(|one| one.contains(words)), "{all:?}");
         assert!(all.iter().any(|one| one.contains(end)) || !is_endless, "{all:?}");
         assert!(uses.hidden(|_| true).is_none(), "{all:?}");
