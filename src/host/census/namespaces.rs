@@ -102,10 +102,10 @@ impl Reader<'_> {
             .in_order()
             .into_iter()
             .partition(|(owner, _)| owner.class() == Class::Users);
-        self.place(&mut look, others)?;
+        self.place(&mut look, &others)?;
         // Asked before users' processes use up the budget of users: root's namespaces are among those listed.
         self.list(&mut look, own)?;
-        self.place(&mut look, users)?;
+        self.place(&mut look, &users)?;
         let tasks = look.residents.remove(&own).unwrap_or_default();
         let table = self.proc.own_table()?;
         let first = table.mounts().first().map_or(0, |mount| mount.id);
@@ -140,7 +140,7 @@ impl Reader<'_> {
     }
 
     /// Finds out where processes live.
-    fn place(&mut self, look: &mut Look, processes: Vec<(Party, u32)>) -> Result<()> {
+    fn place(&mut self, look: &mut Look, processes: &[(Party, u32)]) -> Result<()> {
         let asked = processes.iter().map(|(owner, pid)| Asked {
             question: Question::Place { task: Task::first_of(*pid), or_another: true },
             owner: Some(owner.clone()),
@@ -189,7 +189,7 @@ impl Reader<'_> {
         match told.result() {
             Ok(_) => {}
             Err(why) if why.is_lack() => {
-                look.unread.later("where no process lives".to_owned(), &why)
+                look.unread.later("where no process lives".to_owned(), &why);
             }
             // Before Linux 6.12.
             Err(Why::Failed(_)) => return Ok(()),
@@ -257,8 +257,8 @@ impl Reader<'_> {
         let (roots, users): (Vec<_>, Vec<_>) = unknown.partition(|(_, user)| user.is_none());
         if !roots.is_empty() || !users.is_empty() {
             let _turn = super::turns::take(self.turns, self.scan.time_for_a_turn());
-            self.enter(every, roots, Party::Root, look)?;
-            self.enter(every, users, Party::Users, look)?;
+            self.enter(every, roots, &Party::Root, look)?;
+            self.enter(every, users, &Party::Users, look)?;
         }
         let numbers = &self.filter.numbers;
         let is_asked = |one: &Namespace| one.mounts_of(numbers).next().is_some();
@@ -311,7 +311,7 @@ impl Reader<'_> {
         &mut self,
         every: &mut Namespaces,
         all: Vec<(u64, Option<u32>)>,
-        owner: Party,
+        owner: &Party,
         look: &mut Look,
     ) -> Result<()> {
         if all.is_empty() {
@@ -338,7 +338,7 @@ impl Reader<'_> {
         }
         if let Err(why) = told.result() {
             let users: Vec<u32> = left.values().copied().flatten().collect();
-            let users = (owner == Party::Users).then_some(users.as_slice());
+            let users = (*owner == Party::Users).then_some(users.as_slice());
             look.unread.uninhabited(left.len(), users, &why);
         }
         Ok(())

@@ -202,7 +202,9 @@ fn end_of_wait(mount: &Mount) -> Option<String> {
 
 fn most_frequent(users: &[u32]) -> Option<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-    users.iter().for_each(|user| *counts.entry(*user).or_default() += 1);
+    for user in users {
+        *counts.entry(*user).or_default() += 1;
+    }
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(user, _)| user)
 }
 

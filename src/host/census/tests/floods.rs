@@ -128,10 +128,6 @@ fn many_namespaces_of_a_user_use_up_only_what_users_have() {
 #[test]
 fn a_process_that_was_not_examined_may_live_anywhere() {
     let script: fn(&Batch) -> Vec<(Response, Duration)> = |batch| match batch.questions.as_slice() {
-        [Question::List { is_only: false, .. }] => {
-            let found = vec![Found::Maker { namespace: 77, user: None }];
-            vec![(Response { found, end: End::Done }, Duration::ZERO)]
-        }
         [Question::List { .. }] => {
             let found = vec![Found::Maker { namespace: 77, user: None }];
             vec![(Response { found, end: End::Done }, Duration::ZERO)]
