@@ -279,9 +279,9 @@ impl Census for KernelCensus {
         deadline: Deadline,
     ) -> Answer<NamespaceUses> {
         self.seeing(|proc, _| {
-            self.scanning(|scan| scan.lend(deadline.remaining()));
+            let rest = self.scanning(|scan| scan.hold_back(deadline.remaining()));
             let every = self.namespaces(proc, &self.mount_filter(numbers, None), (first, true));
-            self.scanning(Scan::take_back);
+            self.scanning(|scan| scan.give_back(rest));
             Ok(self.uses(proc, every?, numbers))
         })
     }

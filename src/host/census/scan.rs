@@ -190,9 +190,6 @@ pub(super) struct Scan {
     left: Budget,
     /// What one owner's processes may take: a pod's or container's, or an ordinary user's.
     share: Duration,
-    /// What was left before a look that had less, and what that look had.
-    kept: Budget,
-    lent: Budget,
     stalls: BTreeMap<Party, usize>,
     /// The processes that stalled: they are not asked again.
     stuck: BTreeSet<u32>,
@@ -209,19 +206,7 @@ impl Scan {
     pub(super) fn new(start: Start, proc: &Path, trusted: u32, left: Budget) -> Self {
         let (stalls, stuck, took) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         let proc = proc.to_owned();
-        Self {
-            start,
-            proc,
-            trusted,
-            reader: None,
-            left,
-            share: ONE_OWNER,
-            kept: left,
-            lent: left,
-            stalls,
-            stuck,
-            took,
-        }
+        Self { start, proc, trusted, reader: None, left, share: ONE_OWNER, stalls, stuck, took }
     }
 
     /// From here on there is this much time, half of it for what users made.
@@ -236,24 +221,19 @@ impl Scan {
         self.left.system / 2
     }
 
-    /// For one look of a heal, which has its own deadline and comes again.
-    pub(super) fn lend(&mut self, time: Duration) {
-        self.kept = self.left;
-        self.left.system = self.left.system.min(time);
-        self.left.users = self.left.users.min(time / 2);
-        self.lent = self.left;
+    /// Leaves at most this much time for one look of a heal, and returns the rest of the budget for [`Scan::give_back`].
+    pub(super) fn hold_back(&mut self, time: Duration) -> Budget {
+        let most =
+            Budget { system: self.left.system.min(time), users: self.left.users.min(time / 2) };
+        let rest =
+            Budget { system: self.left.system - most.system, users: self.left.users - most.users };
+        self.left = most;
+        rest
     }
 
-    /// After that look: what it took is gone.
-    pub(super) fn take_back(&mut self) {
-        let took = |kept: Duration, lent: Duration, left: Duration| {
-            kept.saturating_sub(lent.saturating_sub(left))
-        };
-        let (kept, lent) = (self.kept, self.lent);
-        self.left = Budget {
-            system: took(kept.system, lent.system, self.left.system),
-            users: took(kept.users, lent.users, self.left.users),
-        };
+    pub(super) fn give_back(&mut self, rest: Budget) {
+        self.left.system += rest.system;
+        self.left.users += rest.users;
     }
 
     /// Asks all of them, in this order. Ordinary users have a budget of their own: when it is used up, the rest of
@@ -729,9 +709,9 @@ mod tests {
     #[test]
     fn a_look_with_less_time_gives_back_what_it_did_not_take() {
         let (mut scan, proc) = scan(|batch| answers(batch, 10, &End::Done));
-        scan.lend(Duration::from_secs(2));
+        let rest = scan.hold_back(Duration::from_secs(2));
         scan.ask(&proc, &Filter::default(), asked(10, |_| Party::Root)).unwrap();
-        scan.take_back();
+        scan.give_back(rest);
         assert_eq!(scan.left.system, Duration::from_millis(19_900));
         scan.allow(Duration::from_secs(2));
         assert_eq!(scan.left.system, Duration::from_secs(1));
