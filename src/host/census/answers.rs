@@ -8,6 +8,7 @@ use crate::host::kernel::{
 use crate::host::safe_path::Way;
 use crate::host::{device_nodes, files, machine};
 use crate::model::disk::device::DeviceNumber;
+use crate::model::error::errno_text;
 use crate::model::mount::disk_users::{NamespaceId, Tie};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::beneath;
@@ -536,7 +537,7 @@ impl Search<'_> {
                 None => {
                     return (self.tell)(Found::Unknown {
                         what: link.to_owned(),
-                        why: error.into(),
+                        why: errno_text(&error),
                     });
                 }
             },

@@ -335,7 +335,7 @@ impl Census for KernelCensus {
                     }
                     Found::Unknown { what: link, why } => {
                         let what = format!("what process {process} holds");
-                        untold.push(Untold::of_unknown(what, format!("{link}: {}", why.text())));
+                        untold.push(Untold::of_unknown(what, format!("{link}: {why}")));
                     }
                     _ => {}
                 }
@@ -376,7 +376,7 @@ impl Census for KernelCensus {
                         Found::ExtId(number, id) => Some((number, id)),
                         _ => None,
                     })),
-                    Err(scan::Why::Failed(failure)) if failure.is_lack() => {
+                    Err(question::Why::Failed(failure)) if failure.is_lack() => {
                         return Err(wrong(failure.into()));
                     }
                     Err(_) => {}

@@ -2,8 +2,9 @@
 
 use super::answers::is_of_a_server;
 use super::proc::{Proc, Task};
+use super::question::Why;
 use super::roster::Roster;
-use super::scan::{Class, Party, Why};
+use super::scan::{Class, Party};
 use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::ConsumerId;
