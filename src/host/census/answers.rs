@@ -544,7 +544,7 @@ impl Search<'_> {
                 None => {
                     return (self.tell)(Found::Unknown {
                         what: link.to_owned(),
-                        why: error.into(),
+                        why: errno_text(&error),
                     });
                 }
             },

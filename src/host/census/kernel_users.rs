@@ -4,8 +4,8 @@
 use super::answers::DELETED;
 use super::namespaces::{Namespace, Namespaces};
 use super::proc::Proc;
-use super::question::{Filter, Question};
-use super::scan::{Asked, Party, Response, Scan, Why};
+use super::question::{Filter, Question, Why};
+use super::scan::{Asked, Party, Response, Scan};
 use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::errno_text;
@@ -160,21 +160,17 @@ impl Kernel<'_> {
         let areas: Vec<PathBuf> = lines.filter_map(area).collect();
         let told = self.ask(areas.iter().cloned().map(Question::Swap).collect())?;
         for (path, told) in areas.into_iter().zip(told) {
-            let why = match (told.is_told(), told.result()) {
-                (true, found_there) => {
-                    if found_there.is_ok_and(|found_there| !found_there.is_empty()) {
-                        found.uses.push(KernelUse::Swap(path));
-                    }
-                    continue;
+            let Err(why) = told.end else {
+                if !told.found.is_empty() {
+                    found.uses.push(KernelUse::Swap(path));
                 }
-                (false, Err(why)) => why.text(),
-                (false, Ok(_)) => errno_text(&io::ErrorKind::NotFound.into()),
+                continue;
             };
             // The path is another namespace's, or of a node that is not here.
             if self.may_be_ours(&path) || self.is_named(&path) {
                 found.uses.push(KernelUse::Swap(path));
             } else {
-                found.miss(format!("where the swap area {} is", path.display()), why);
+                found.miss(format!("where the swap area {} is", path.display()), why.text());
             }
         }
         Ok(())

@@ -279,9 +279,9 @@ impl Census for KernelCensus {
         deadline: Deadline,
     ) -> Answer<NamespaceUses> {
         self.seeing(|proc, _| {
-            self.scanning(|scan| scan.lend(deadline.remaining()));
+            let rest = self.scanning(|scan| scan.hold_back(deadline.remaining()));
             let every = self.namespaces(proc, &self.mount_filter(numbers, None), (first, true));
-            self.scanning(Scan::take_back);
+            self.scanning(|scan| scan.give_back(rest));
             Ok(self.uses(proc, every?, numbers))
         })
     }
@@ -335,7 +335,7 @@ impl Census for KernelCensus {
                     }
                     Found::Unknown { what: link, why } => {
                         let what = format!("what process {process} holds");
-                        untold.push(Untold::of_unknown(what, format!("{link}: {}", why.text())));
+                        untold.push(Untold::of_unknown(what, format!("{link}: {why}")));
                     }
                     _ => {}
                 }
@@ -376,7 +376,7 @@ impl Census for KernelCensus {
                         Found::ExtId(number, id) => Some((number, id)),
                         _ => None,
                     })),
-                    Err(scan::Why::Failed(failure))
+                    Err(question::Why::Failed(failure))
                         if failure.is_lack() && one.owner == Party::Root =>
                     {
                         return Err(wrong(failure.into()));

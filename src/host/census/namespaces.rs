@@ -2,9 +2,9 @@
 
 use super::answers::named_by;
 use super::proc::{Proc, Task};
-use super::question::{Door, Excerpt, Filter, Found, Question};
+use super::question::{Door, Excerpt, Filter, Found, Question, Why};
 use super::roster::{Roster, in_order};
-use super::scan::{Asked, Class, Party, Response, Scan, Why};
+use super::scan::{Asked, Class, Party, Response, Scan};
 use super::unread::Unread;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};

@@ -2,9 +2,9 @@
 
 use super::namespaces::placed;
 use super::proc::{Proc, Task};
-use super::question::{Door, Filter, Found, Question};
+use super::question::{Door, Filter, Found, Question, Why};
 use super::roster::Roster;
-use super::scan::{Asked, Scan, Why};
+use super::scan::{Asked, Scan};
 use super::unread::Unread;
 use crate::host::{files, kernel};
 use crate::model::error::{Error, Kind, Result};

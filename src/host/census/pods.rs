@@ -3,8 +3,8 @@
 use super::namespaces::{namespace_in, own_namespace, placed};
 use super::pod_processes::CgroupTrees;
 use super::proc::{Proc, Task};
-use super::question::{Filter, Question};
-use super::scan::{Asked, Party, Response, Scan, Why};
+use super::question::{Filter, Question, Why};
+use super::scan::{Asked, Party, Response, Scan};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;

@@ -89,7 +89,7 @@ pub(super) enum Door {
 pub(super) enum Line {
     Found(Found),
     /// The question is done; it took so many microseconds.
-    End(End, u64),
+    End(Result<(), Why>, u64),
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -128,7 +128,7 @@ pub(super) enum Found {
     },
     Unknown {
         what: String,
-        why: KernelError,
+        why: String,
     },
     ExtId(DeviceNumber, u64),
     State(char, u64),
@@ -143,10 +143,9 @@ pub(super) struct Excerpt {
     pub(super) first: u32,
 }
 
-/// How an answer ended.
+/// Why a question has no whole answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) enum End {
-    Done,
+pub(super) enum Why {
     Failed(KernelError),
     /// Its time was over.
     Late,
@@ -154,6 +153,24 @@ pub(super) enum End {
     Stalled,
     /// It was not asked, because others of the same owner had stalled or taken all the time.
     Skipped,
+}
+
+impl Why {
+    pub(super) fn is_lack(&self) -> bool {
+        matches!(self, Self::Failed(failure) if failure.is_lack())
+    }
+
+    pub(super) fn text(&self) -> String {
+        let text = match self {
+            Self::Failed(failure) => &failure.text,
+            Self::Late => "it has so many mounts or open files that reading them was given up",
+            Self::Stalled => "the kernel does not answer questions about it",
+            Self::Skipped => {
+                "not examined: other processes of the same owner do not answer, or there are too many of them"
+            }
+        };
+        text.to_owned()
+    }
 }
 
 /// An error of the kernel.
@@ -172,8 +189,8 @@ impl KernelError {
         self.errno == Some(errno as i32)
     }
 
-    pub(super) fn text(&self) -> &str {
-        &self.text
+    pub(super) fn has_ended(&self) -> bool {
+        self.is(Errno::ENOENT) || self.is(Errno::ESRCH)
     }
 }
 

@@ -5,7 +5,7 @@
 //! (`scan.rs`). It does nothing but read.
 
 use super::answers::Reading;
-use super::question::{Batch, End, Line};
+use super::question::{Batch, Line, Why};
 use crate::host::descriptors::close_range;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
@@ -84,10 +84,10 @@ fn batch(
         let ended = match reading.answer(question, &batch.filter, until, &mut found) {
             Ok(file) => {
                 opened = file.or(opened);
-                End::Done
+                Ok(())
             }
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => End::Late,
-            Err(error) => End::Failed(error.into()),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Why::Late),
+            Err(error) => Err(Why::Failed(error.into())),
         };
         let took = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
         write_line(answers, &Line::End(ended, took))?;

@@ -4,8 +4,8 @@
 //! The next look starts over, because a process can be moved into a pod's cgroup at any time.
 
 use super::proc::{Proc, pids};
-use super::question::KernelError;
-use super::scan::{Party, Why};
+use super::question::{KernelError, Why};
+use super::scan::Party;
 use super::unread::Unread;
 use crate::model::error::Result;
 use crate::model::mount::disk_users::Process;

@@ -1,8 +1,8 @@
 //! One bounded scan of other processes: readers are started, watched and abandoned here.
 
 use super::answers::Reading;
-use super::proc::{Proc, has_ended};
-use super::question::{Batch, Door, End, Filter, Found, KernelError, Line, Question};
+use super::proc::Proc;
+use super::question::{Batch, Door, Filter, Found, Line, Question, Why};
 use super::reader::{DONE, GO, READY, WORD};
 use crate::host::files;
 use crate::model::ids::ConsumerId;
@@ -109,61 +109,24 @@ pub(super) struct Asked {
     pub(super) owner: Option<Party>,
 }
 
-/// What came of a question.
+/// What was found, and why that is not all.
 #[derive(Debug)]
 pub(super) struct Response {
     pub(super) found: Vec<Found>,
-    pub(super) end: End,
+    pub(super) end: Result<(), Why>,
 }
 
 impl Response {
-    fn nothing(end: End) -> Self {
-        Self { found: Vec::new(), end }
-    }
-
-    pub(super) fn is_told(&self) -> bool {
-        matches!(self.end, End::Done)
+    fn nothing(why: Why) -> Self {
+        Self { found: Vec::new(), end: Err(why) }
     }
 
     /// What was found, unless the process has ended; or why it could not be.
-    pub(super) fn result(self) -> std::result::Result<Vec<Found>, Why> {
+    pub(super) fn result(self) -> Result<Vec<Found>, Why> {
         match self.end {
-            End::Done => Ok(self.found),
-            End::Failed(failure) => {
-                let error = io::Error::from(failure.clone());
-                if has_ended(&error) { Ok(Vec::new()) } else { Err(Why::Failed(failure)) }
-            }
-            End::Late => Err(Why::Late),
-            End::Stalled => Err(Why::Stalled),
-            End::Skipped => Err(Why::Skipped),
-        }
-    }
-}
-
-/// Why something could not be read.
-#[derive(Debug, Clone)]
-pub(super) enum Why {
-    Failed(KernelError),
-    Late,
-    Stalled,
-    Skipped,
-}
-
-impl Why {
-    pub(super) fn is_lack(&self) -> bool {
-        matches!(self, Self::Failed(failure) if failure.is_lack())
-    }
-
-    pub(super) fn text(&self) -> String {
-        match self {
-            Self::Failed(failure) => failure.text().to_owned(),
-            Self::Late => {
-                "it has so many mounts or open files that reading them was given up".to_owned()
-            }
-            Self::Stalled => "the kernel does not answer questions about it".to_owned(),
-            Self::Skipped => {
-                "not examined: other processes of the same owner do not answer, or there are too many of them".to_owned()
-            }
+            Ok(()) => Ok(self.found),
+            Err(Why::Failed(failure)) if failure.has_ended() => Ok(Vec::new()),
+            Err(why) => Err(why),
         }
     }
 }
@@ -190,9 +153,6 @@ pub(super) struct Scan {
     left: Budget,
     /// What one owner's processes may take: a pod's or container's, or an ordinary user's.
     share: Duration,
-    /// What was left before a look that had less, and what that look had.
-    kept: Budget,
-    lent: Budget,
     stalls: BTreeMap<Party, usize>,
     /// The processes that stalled: they are not asked again.
     stuck: BTreeSet<u32>,
@@ -209,19 +169,7 @@ impl Scan {
     pub(super) fn new(start: Start, proc: &Path, trusted: u32, left: Budget) -> Self {
         let (stalls, stuck, took) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         let proc = proc.to_owned();
-        Self {
-            start,
-            proc,
-            trusted,
-            reader: None,
-            left,
-            share: ONE_OWNER,
-            kept: left,
-            lent: left,
-            stalls,
-            stuck,
-            took,
-        }
+        Self { start, proc, trusted, reader: None, left, share: ONE_OWNER, stalls, stuck, took }
     }
 
     /// From here on there is this much time, half of it for what users made.
@@ -236,24 +184,21 @@ impl Scan {
         self.left.system / 2
     }
 
-    /// For one look of a heal, which has its own deadline and comes again.
-    pub(super) fn lend(&mut self, time: Duration) {
-        self.kept = self.left;
-        self.left.system = self.left.system.min(time);
-        self.left.users = self.left.users.min(time / 2);
-        self.lent = self.left;
+    /// Leaves at most this much time for one look of a heal, and returns the rest of the budget for [`Scan::give_back`].
+    pub(super) fn hold_back(&mut self, time: Duration) -> Budget {
+        let most =
+            Budget { system: self.left.system.min(time), users: self.left.users.min(time / 2) };
+        let rest = Budget {
+            system: self.left.system.saturating_sub(most.system),
+            users: self.left.users.saturating_sub(most.users),
+        };
+        self.left = most;
+        rest
     }
 
-    /// After that look: what it took is gone.
-    pub(super) fn take_back(&mut self) {
-        let took = |kept: Duration, lent: Duration, left: Duration| {
-            kept.saturating_sub(lent.saturating_sub(left))
-        };
-        let (kept, lent) = (self.kept, self.lent);
-        self.left = Budget {
-            system: took(kept.system, lent.system, self.left.system),
-            users: took(kept.users, lent.users, self.left.users),
-        };
+    pub(super) fn give_back(&mut self, rest: Budget) {
+        self.left.system += rest.system;
+        self.left.users += rest.users;
     }
 
     /// Asks all of them, in this order. Ordinary users have a budget of their own: when it is used up, the rest of
@@ -279,8 +224,8 @@ impl Scan {
             let is_careful = !self.stalls.is_empty();
             let owner = owner_of(first, is_careful);
             let class = class_of(&owner);
-            if let Some(end) = self.why_not(owner.as_ref(), first) {
-                told.push(Response::nothing(end));
+            if let Some(why) = self.why_not(owner.as_ref(), first) {
+                told.push(Response::nothing(why));
                 continue;
             }
             let mut owners = vec![owner];
@@ -300,7 +245,7 @@ impl Scan {
             };
             let left = self.left_for(class, &first.question);
             let (answers, spent) = self.batch(filter, (left, each), questions)?;
-            let has_stalled = answers.iter().any(|(one, _)| matches!(one.end, End::Stalled));
+            let has_stalled = answers.iter().any(|(one, _)| matches!(one.end, Err(Why::Stalled)));
             if class != Class::Users {
                 self.left.system = self.left.system.saturating_sub(spent);
             } else if !has_stalled {
@@ -308,7 +253,7 @@ impl Scan {
                 self.left.users = self.left.users.saturating_sub(spent);
             }
             for ((one, took), owner) in answers.into_iter().zip(owners) {
-                if matches!(one.end, End::Stalled) {
+                if matches!(one.end, Err(Why::Stalled)) {
                     let stalled = &asked[told.len()];
                     let owner = owner_of(stalled, true).unwrap_or(Party::Root);
                     *self.stalls.entry(owner).or_default() += 1;
@@ -341,17 +286,17 @@ impl Scan {
     }
 
     /// Why a question is not asked, if it is not.
-    fn why_not(&self, owner: Option<&Party>, asked: &Asked) -> Option<End> {
+    fn why_not(&self, owner: Option<&Party>, asked: &Asked) -> Option<Why> {
         let waits = may_wait(&asked.question);
         if waits && pid_of(&asked.question).is_some_and(|pid| self.stuck.contains(&pid)) {
-            return Some(End::Stalled);
+            return Some(Why::Stalled);
         }
         if owner.is_some_and(|owner| self.is_over(owner, waits)) {
-            return Some(End::Skipped);
+            return Some(Why::Skipped);
         }
         let class = owner.map_or(Class::Root, Party::class);
         let is_late = self.left_for(class, &asked.question).is_zero();
-        is_late.then_some(if class == Class::Users { End::Skipped } else { End::Late })
+        is_late.then_some(if class == Class::Users { Why::Skipped } else { Why::Late })
     }
 
     /// Asks one question, of which the answer is an open file.
@@ -367,8 +312,8 @@ impl Scan {
         self.left.system = self.left.system.saturating_sub(spent);
         let opened = self.reader.as_mut().and_then(Reader::take_opened);
         match answers.pop().map(|(told, _)| told.end) {
-            Some(End::Done) => Ok(opened),
-            Some(End::Failed(failure)) => Err(failure.into()),
+            Some(Ok(())) => Ok(opened),
+            Some(Err(Why::Failed(failure))) => Err(failure.into()),
             _ => Err(io::ErrorKind::TimedOut.into()),
         }
     }
@@ -488,11 +433,9 @@ impl Reader {
                         found.push(one);
                         Ok(())
                     };
-                    let ended = match reading.answer(question, &batch.filter, end, &mut tell) {
-                        Ok(_) => End::Done,
-                        Err(error) => End::Failed(error.into()),
-                    };
-                    (Response { found, end: ended }, begin.elapsed())
+                    let ended = reading.answer(question, &batch.filter, end, &mut tell);
+                    let end = ended.map(drop).map_err(|error| Why::Failed(error.into()));
+                    (Response { found, end }, begin.elapsed())
                 };
                 Ok((batch.questions.iter().map(answer).collect(), true))
             }
@@ -547,7 +490,7 @@ impl ReaderProcess {
                 // It was killed, by a person or for want of memory: that says nothing of what it read.
                 Ok(Some(_)) | Err(_) => {
                     let killed = io::Error::from_raw_os_error(nix::libc::EAGAIN);
-                    break Some(End::Failed(killed.into()));
+                    break Some(Why::Failed(killed.into()));
                 }
             }
             let length = self.answers.metadata()?.len();
@@ -555,16 +498,16 @@ impl ReaderProcess {
                 (seen, since) = (length, Instant::now());
             }
             if Instant::now() > end {
-                break Some(End::Late);
+                break Some(Why::Late);
             }
             if since.elapsed() >= STALL {
-                break Some(End::Stalled);
+                break Some(Why::Stalled);
             }
         };
         let (mut answers, found) = self.read_answers()?;
         let is_usable = unfinished.is_none();
         if let Some(end) = unfinished.filter(|_| answers.len() < batch.questions.len()) {
-            answers.push((Response { found, end }, STALL));
+            answers.push((Response { found, end: Err(end) }, STALL));
         }
         Ok((answers, is_usable))
     }
@@ -644,7 +587,7 @@ mod tests {
     use super::*;
 
     /// Answers that take so long each, until the batch is over; a reader that stalls does so at the first one.
-    fn answers(batch: &Batch, each: u64, end: &End) -> Vec<(Response, Duration)> {
+    fn answers(batch: &Batch, each: u64, end: &Result<(), Why>) -> Vec<(Response, Duration)> {
         let (mut spent, mut all) = (0, Vec::new());
         for _ in &batch.questions {
             if spent >= batch.slice {
@@ -652,8 +595,11 @@ mod tests {
             }
             let took = each.min(batch.limit - spent).min(batch.each);
             spent += took;
-            all.push((Response::nothing(end.clone()), Duration::from_millis(took)));
-            if matches!(end, End::Stalled) {
+            all.push((
+                Response { found: Vec::new(), end: end.clone() },
+                Duration::from_millis(took),
+            ));
+            if matches!(end, Err(Why::Stalled)) {
                 break;
             }
         }
@@ -670,50 +616,50 @@ mod tests {
         (Scan::new(Start::Scripted(script), Path::new("/proc"), 0, Budget::USUAL), proc)
     }
 
-    fn count(all: &[Response], is_it: impl Fn(&End) -> bool) -> usize {
+    fn count(all: &[Response], is_it: impl Fn(&Result<(), Why>) -> bool) -> usize {
         all.iter().filter(|one| is_it(&one.end)).count()
     }
 
     #[test]
     fn what_users_made_takes_a_second_of_a_call_however_many_they_are() {
-        let (mut scan, proc) = scan(|batch| answers(batch, 50, &End::Done));
+        let (mut scan, proc) = scan(|batch| answers(batch, 50, &Ok(())));
         let filter = Filter::default();
         let mut done = 0;
         for _ in 0..3 {
             let told = scan.ask(&proc, &filter, asked(5000, Party::User)).unwrap();
             assert_eq!(told.len(), 5000);
-            done += count(&told, |end| matches!(end, End::Done));
+            done += count(&told, |end| end.is_ok());
         }
         // The scripted reader finishes what it began; a real one answers that it is late.
         assert_eq!(scan.left.users, Duration::ZERO);
         assert!(done <= AT_ONCE, "{done}");
         let told = scan.ask(&proc, &filter, asked(3, |_| Party::Root)).unwrap();
-        assert_eq!(count(&told, |end| matches!(end, End::Done)), 3, "the machine's own are read");
+        assert_eq!(count(&told, |end| end.is_ok()), 3, "the machine's own are read");
     }
 
     #[test]
     fn an_owner_with_many_takes_its_share_and_no_more() {
-        let (mut scan, proc) = scan(|batch| answers(batch, 10_000, &End::Done));
+        let (mut scan, proc) = scan(|batch| answers(batch, 10_000, &Ok(())));
         let container = |_| Party::Container("c".to_owned());
         let told = scan.ask(&proc, &Filter::default(), asked(1000, container)).unwrap();
         // Two at once, a quarter of a second each.
-        assert_eq!(count(&told, |end| matches!(end, End::Done)), 2);
-        assert_eq!(count(&told, |end| matches!(end, End::Skipped)), 998);
+        assert_eq!(count(&told, |end| end.is_ok()), 2);
+        assert_eq!(count(&told, |end| matches!(end, Err(Why::Skipped))), 998);
         let other = |_| Party::Container("d".to_owned());
         let told = scan.ask(&proc, &Filter::default(), asked(1, other)).unwrap();
-        assert_eq!(count(&told, |end| matches!(end, End::Done)), 1);
+        assert_eq!(count(&told, |end| end.is_ok()), 1);
     }
 
     #[test]
     fn after_some_stalls_no_other_process_is_asked() {
-        let (mut scan, proc) = scan(|batch| answers(batch, 100, &End::Stalled));
+        let (mut scan, proc) = scan(|batch| answers(batch, 100, &Err(Why::Stalled)));
         let told = scan.ask(&proc, &Filter::default(), asked(1000, |_| Party::User(7))).unwrap();
-        assert_eq!(count(&told, |end| matches!(end, End::Stalled)), STALLS_OF_ONE);
+        assert_eq!(count(&told, |end| matches!(end, Err(Why::Stalled))), STALLS_OF_ONE);
         let told = scan.ask(&proc, &Filter::default(), asked(1000, Party::User)).unwrap();
-        assert_eq!(count(&told, |end| matches!(end, End::Stalled)), STALLS_OF_USERS);
+        assert_eq!(count(&told, |end| matches!(end, Err(Why::Stalled))), STALLS_OF_USERS);
         let told = scan.ask(&proc, &Filter::default(), asked(1000, |_| Party::Root)).unwrap();
         assert_eq!(
-            count(&told, |end| matches!(end, End::Stalled)),
+            count(&told, |end| matches!(end, Err(Why::Stalled))),
             STALLS_OF_OTHERS + STALLS_OF_USERS
         );
         assert_eq!(told.len(), 1000);
@@ -722,22 +668,22 @@ mod tests {
     /// Else no container could be reached by a heal while users' processes hang.
     #[test]
     fn stalls_of_users_keep_no_pod_from_being_read() {
-        let (mut scan, proc) = scan(|batch| answers(batch, 100, &End::Stalled));
+        let (mut scan, proc) = scan(|batch| answers(batch, 100, &Err(Why::Stalled)));
         scan.ask(&proc, &Filter::default(), asked(1000, Party::User)).unwrap();
-        scan.start = Start::Scripted(|batch| answers(batch, 1, &End::Done));
+        scan.start = Start::Scripted(|batch| answers(batch, 1, &Ok(())));
         let pod = |pid: u32| Party::Container(pid.to_string());
         let mut all = asked(2000, pod);
         all.drain(..1000);
         let told = scan.ask(&proc, &Filter::default(), all).unwrap();
-        assert_eq!(count(&told, |end| matches!(end, End::Done)), 1000);
+        assert_eq!(count(&told, |end| end.is_ok()), 1000);
     }
 
     #[test]
     fn a_look_with_less_time_gives_back_what_it_did_not_take() {
-        let (mut scan, proc) = scan(|batch| answers(batch, 10, &End::Done));
-        scan.lend(Duration::from_secs(2));
+        let (mut scan, proc) = scan(|batch| answers(batch, 10, &Ok(())));
+        let rest = scan.hold_back(Duration::from_secs(2));
         scan.ask(&proc, &Filter::default(), asked(10, |_| Party::Root)).unwrap();
-        scan.take_back();
+        scan.give_back(rest);
         assert_eq!(scan.left.system, Duration::from_millis(19_900));
         scan.allow(Duration::from_secs(2));
         assert_eq!(scan.left.system, Duration::from_secs(1));

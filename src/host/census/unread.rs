@@ -2,13 +2,15 @@
 
 use super::answers::is_of_a_server;
 use super::proc::{Proc, Task};
+use super::question::Why;
 use super::roster::Roster;
-use super::scan::{Class, Party, Why};
+use super::scan::{Class, Party};
 use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{NamespaceId, Untold, plain};
 use crate::model::mount::mountinfo::{Mount, MountTable};
+use nix::errno::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -178,10 +180,13 @@ fn untold(what: String, why: String, owners: &BTreeSet<Party>, all_count: bool) 
     Untold { what, why, is_anyones, pods, way_out: None }
 }
 
-/// Whether this process lacked something to read it. What a pod or user made can cause such errors too, as a mount table
-/// does for which the kernel has no memory: then later looks fail alike.
+/// Whether this process lacked something to read it. What a pod or user made can cause most such errors too, as a mount
+/// table does for which the kernel has no memory: then later looks fail alike.
 fn is_shortage(owner: &Party, why: &Why) -> bool {
-    why.is_lack() && owner.class() == Class::Root
+    let Why::Failed(failure) = why else { return false };
+    failure.is(Errno::EMFILE)
+        || failure.is(Errno::EINTR)
+        || failure.is_lack() && owner.class() == Class::Root
 }
 
 /// What ends the wait for a server that does not answer; none if no request waits for it, or if the file system is not

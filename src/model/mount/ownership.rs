@@ -83,9 +83,11 @@ impl<'a> Machine<'a> {
         if pods.any(|pod| self.has_bound(pod)) {
             return NamespaceRole::Claim;
         }
-        let may_live_there =
-            one.keepers.iter().any(|keeper| matches!(keeper, NamespaceKeeper::Unexamined(_)));
-        match (sees_only, one.processes.is_empty() && !may_live_there) {
+        let is_unexamined = |one: &NamespaceKeeper| matches!(one, NamespaceKeeper::Unexamined(_));
+        if !sees_only && one.keepers.iter().any(is_unexamined) {
+            return NamespaceRole::Claim;
+        }
+        match (sees_only, one.processes.is_empty()) {
             (true, _) => NamespaceRole::View,
             (false, true) => NamespaceRole::Abandoned,
             (false, false) => NamespaceRole::Claim,

@@ -4,7 +4,7 @@ use super::fake::{Machine, OURS};
 use super::{OTHER, UID, VOLUME};
 use crate::host::Census;
 use crate::host::census::proc::Task;
-use crate::host::census::question::{Batch, End, Excerpt, Found, Question, Text};
+use crate::host::census::question::{Batch, Excerpt, Found, Question, Text, Why};
 use crate::host::census::scan::{Budget, Response, Start};
 use crate::model::mount::disk_users::{Answer, NamespaceUses};
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn answers(batch: &Batch, list: u64, other: u64) -> Vec<(Response, Duration)> {
         };
         let took = wanted.min(batch.each).min(batch.limit - spent);
         spent += took;
-        let end = if took < wanted { End::Late } else { End::Done };
+        let end = if took < wanted { Err(Why::Late) } else { Ok(()) };
         all.push((Response { found, end }, Duration::from_millis(took)));
     }
     all
@@ -129,16 +129,12 @@ fn many_namespaces_of_a_user_use_up_only_what_users_have() {
 #[test]
 fn a_process_that_was_not_examined_may_live_anywhere() {
     let script: fn(&Batch) -> Vec<(Response, Duration)> = |batch| match batch.questions.as_slice() {
-        [Question::List { is_only: false, .. }] => {
-            let found = vec![Found::Maker { namespace: 77, user: None }];
-            vec![(Response { found, end: End::Done }, Duration::ZERO)]
-        }
         [Question::List { .. }] => {
             let found = vec![Found::Maker { namespace: 77, user: None }];
-            vec![(Response { found, end: End::Done }, Duration::ZERO)]
+            vec![(Response { found, end: Ok(()) }, Duration::ZERO)]
         }
         [Question::Enter(_)] => {
-            vec![(Response { found: vec![table(77)], end: End::Done }, Duration::ZERO)]
+            vec![(Response { found: vec![table(77)], end: Ok(()) }, Duration::ZERO)]
         }
         _ => answers(batch, 0, 100),
     };

@@ -102,6 +102,21 @@ fn every_namespace_is_what_it_is() {
     }
 }
 
+/// The namespace with a claim may be where a process lives that could not be examined.
+#[test]
+fn what_may_be_inhabited_is_not_abandoned() {
+    let own = table(MACHINE);
+    let machine = Machine::new(OF_TESTS, &own, None, &[VOLUME]);
+    let claim = "1 1 0:60 / / rw - t s o\n2 1 7:0 / /data rw - t s o\n";
+    let view = "1 1 254:0 / / rw - t s o\n2 1 254:1 / /var rw - t s o\n";
+    let view = format!("{view}3 2 7:0 / {GLOBAL} rw - t s o\n");
+    for (text, role) in [(claim, NamespaceRole::Claim), (&view, NamespaceRole::View)] {
+        let mut one = namespace(text, &[]);
+        one.keepers = vec![NamespaceKeeper::Unexamined(Process::of_a_test(7))];
+        assert_eq!(machine.role(&one), role);
+    }
+}
+
 /// Where no record and no mount tells kubelet's root no path is believed.
 #[test]
 fn without_a_root_nothing_is_a_view() {
