@@ -1,7 +1,7 @@
 //! What a reader reads to answer a question.
 
 use super::proc::{Proc, Task, has_ended};
-use super::question::{Door, Excerpt, Filter, Found, Question, Text};
+use super::question::{Door, Excerpt, Filter, Found, Question};
 use crate::host::kernel::{
     self, Direction, FileLocation, loop_status, mount_namespace_beside, place_of,
 };
@@ -117,12 +117,12 @@ impl Reading {
                 Search { reading: self, filter, until, tell }.process(*pid, *namespace)?;
             }
             Question::Loop { node, number, file, may_be_ours } => {
-                if is_behind(node, *number, file, *may_be_ours, &filter.numbers)? {
+                if is_behind(node, *number, file.as_ref(), *may_be_ours, &filter.numbers)? {
                     tell(Found::Yes)?;
                 }
             }
             Question::Swap(area) => {
-                let place = place_at(area)?;
+                let place = place_at(area.as_ref())?;
                 if filter.numbers.contains(&place.disk.unwrap_or(place.file_system)) {
                     tell(Found::Yes)?;
                 }
@@ -334,7 +334,8 @@ impl Reading {
                 self.proc.open(format!("{pid}/fd/{descriptor}"), look)?
             }
             Door::Mounted { within, place } => {
-                let lead = || Way::best().lead(place).map(File::from).map_err(io::Error::from);
+                let lead =
+                    || Way::best().lead(Path::new(place)).map(File::from).map_err(io::Error::from);
                 match within {
                     None => lead()?,
                     Some(task) => {
@@ -523,7 +524,7 @@ impl Search<'_> {
                 Ok(FileLocation { disk: Some(disk), .. })
                     if self.filter.numbers.contains(&disk) =>
                 {
-                    (self.tell)(Found::Node { descriptor, path: Text::path(&path) })
+                    (self.tell)(Found::Node { descriptor, path: path.into() })
                 }
                 Err(error) if files::is_shortage(&error) => Err(error),
                 _ => Ok(()),
@@ -553,7 +554,7 @@ impl Search<'_> {
         match (place.disk.filter(is_asked), tie) {
             _ if is_asked(&place.file_system) => self.found(tie, path, place.file_system),
             (Some(_), Tie::Descriptor(descriptor)) => {
-                (self.tell)(Found::Node { descriptor, path: Text::path(path) })
+                (self.tell)(Found::Node { descriptor, path: path.into() })
             }
             _ => Ok(()),
         }
@@ -584,7 +585,7 @@ impl Search<'_> {
     }
 
     fn found(&mut self, tie: Tie, path: &Path, number: DeviceNumber) -> io::Result<()> {
-        (self.tell)(Found::File { tie, path: Text::path(path), number })
+        (self.tell)(Found::File { tie, path: path.into(), number })
     }
 
     fn maps(&mut self, task: Task) -> io::Result<()> {
@@ -703,7 +704,7 @@ fn excerpt(text: &[u8], filter: &Filter, with_servers: bool) -> io::Result<Excer
         let lines = lines_of(text).filter(|line| is_more(line) || asked.contains(line));
         kept.extend(lines.collect::<Vec<_>>());
     }
-    Ok(Excerpt { lines: Text::of(&kept.join(&b'\n')), first: first.unwrap_or_default() })
+    Ok(Excerpt { lines: kept.join(&b'\n'), first: first.unwrap_or_default() })
 }
 
 fn has_label(line: &[u8], filter: &Filter) -> io::Result<bool> {

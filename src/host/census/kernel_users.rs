@@ -132,7 +132,7 @@ impl Kernel<'_> {
         let kept = Path::new(OsStr::from_bytes(file.strip_suffix(DELETED).unwrap_or(file)));
         let (node, may_be_ours) = (self.dev.join(name), self.may_be_ours(kept));
         let (name, file) = (name.to_owned(), PathBuf::from(OsStr::from_bytes(file)));
-        let question = Question::Loop { node, number, file: file.clone(), may_be_ours };
+        let question = Question::Loop { node, number, file: file.clone().into(), may_be_ours };
         Ok(Some(Loop { name, file, may_be_ours, question }))
     }
 
@@ -158,7 +158,7 @@ impl Kernel<'_> {
         };
         let lines = text.split(|byte| *byte == b'\n').skip(1);
         let areas: Vec<PathBuf> = lines.filter_map(area).collect();
-        let told = self.ask(areas.iter().cloned().map(Question::Swap).collect())?;
+        let told = self.ask(areas.iter().map(|area| Question::Swap(area.into())).collect())?;
         for (path, told) in areas.into_iter().zip(told) {
             let Err(why) = told.end else {
                 if !told.found.is_empty() {

@@ -327,11 +327,11 @@ impl Census for KernelCensus {
                 let process = words.process(pid);
                 match one {
                     Found::File { tie, path, number } => {
-                        let one = FileUse { process, tie, path: path.to_path(), number };
+                        let one = FileUse { process, tie, path: path.into(), number };
                         if tie == Tie::Undescribed { possible.push(one) } else { files.push(one) }
                     }
                     Found::Node { descriptor, path } => {
-                        nodes.push(NodeUse { process, descriptor, path: path.to_path() });
+                        nodes.push(NodeUse { process, descriptor, path: path.into() });
                     }
                     Found::Unknown { what: link, why } => {
                         let what = format!("what process {process} holds");

@@ -552,7 +552,7 @@ impl Reference {
                 let is_own = namespace.id == Some(every.own);
                 let task = namespace.tasks.first().copied();
                 let within = if is_own { None } else { Some(task?) };
-                Door::Mounted { within, place: place.clone() }
+                Door::Mounted { within, place: place.into() }
             }
         })
     }
@@ -587,7 +587,7 @@ pub(super) fn placed(found: &Found) -> Option<(Task, NamespaceId)> {
 fn excerpt_of(found: &Found) -> Option<Result<(u32, MountTable)>> {
     match found {
         Found::Table { table: Excerpt { lines, first }, .. } => {
-            Some(MountTable::parse(&lines.bytes()).map(|table| (*first, table)))
+            Some(MountTable::parse(lines).map(|table| (*first, table)))
         }
         _ => None,
     }

@@ -26,7 +26,7 @@ pub(super) fn open(scan: &mut Scan, namespace: &NamespaceUse, own: NamespaceId) 
             Some(Door::Descriptor { pid: process.pid, descriptor: *descriptor })
         }
         NamespaceKeeper::MountedAt { place, within } if *within == Some(own) => {
-            Some(Door::Mounted { within: None, place: place.clone() })
+            Some(Door::Mounted { within: None, place: place.into() })
         }
         NamespaceKeeper::MountedAt { .. } | NamespaceKeeper::Unexamined(_) => None,
     });

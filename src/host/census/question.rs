@@ -1,4 +1,6 @@
 //! What the parent asks of a reader process, and what the reader answers.
+//!
+//! Paths of others are `OsString`s: they need not be UTF-8, and a `PathBuf` that is not cannot be sent.
 
 use super::proc::Task;
 use crate::host::files;
@@ -7,10 +9,9 @@ use crate::model::error::errno_text;
 use crate::model::mount::disk_users::Tie;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Questions that share a filter and a time limit.
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,9 +59,9 @@ pub(super) enum Question {
     Files { pid: u32, namespace: Option<u64> },
     /// What is behind a loop device: its name, number and node, the file as the kernel spells it, and
     /// whether that file may be on one of the file systems.
-    Loop { node: PathBuf, number: DeviceNumber, file: PathBuf, may_be_ours: bool },
+    Loop { node: PathBuf, number: DeviceNumber, file: OsString, may_be_ours: bool },
     /// Where a swap area is.
-    Swap(PathBuf),
+    Swap(OsString),
     /// The ids of the ext file systems that are mounted where these live.
     ExtIds(Vec<Task>),
     /// Opens a namespace: by one of these, else by the kernel's list.
@@ -80,7 +81,7 @@ pub(super) enum Door {
     /// A mount of it, in the namespace where this thread lives; in the reader's own if none is given.
     Mounted {
         within: Option<Task>,
-        place: PathBuf,
+        place: OsString,
     },
 }
 
@@ -119,12 +120,12 @@ pub(super) enum Found {
     },
     File {
         tie: Tie,
-        path: Text,
+        path: OsString,
         number: DeviceNumber,
     },
     Node {
         descriptor: u32,
-        path: Text,
+        path: OsString,
     },
     Unknown {
         what: String,
@@ -138,7 +139,7 @@ pub(super) enum Found {
 /// The lines of a mount table that the filter asks for.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Excerpt {
-    pub(super) lines: Text,
+    pub(super) lines: Vec<u8>,
     /// The id of the table's first mount: ids are unique, so it tells which namespace a table is of.
     pub(super) first: u32,
 }
@@ -209,30 +210,16 @@ impl From<KernelError> for io::Error {
     }
 }
 
-/// Bytes of the kernel's: a path need not be UTF-8. Each byte is written as the character of its number.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Text(String);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt;
 
-impl Text {
-    pub(super) fn of(bytes: &[u8]) -> Self {
-        Self(bytes.iter().map(|byte| char::from(*byte)).collect())
-    }
-
-    pub(super) fn path(path: &Path) -> Self {
-        Self::of(path.as_os_str().as_bytes())
-    }
-
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        self.0.chars().filter_map(|one| u8::try_from(u32::from(one)).ok()).collect()
-    }
-
-    pub(super) fn to_path(&self) -> PathBuf {
-        PathBuf::from(OsString::from_vec(self.bytes()))
-    }
-}
-
-impl From<&OsStr> for Text {
-    fn from(text: &OsStr) -> Self {
-        Self::of(text.as_bytes())
+    #[test]
+    fn paths_need_not_be_utf_8() {
+        let path = OsString::from_vec(b"/a\xff".to_vec());
+        let text = serde_json::to_vec(&Question::Swap(path.clone())).unwrap();
+        let Question::Swap(read) = serde_json::from_slice(&text).unwrap() else { panic!() };
+        assert_eq!(read, path);
     }
 }

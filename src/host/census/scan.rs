@@ -628,13 +628,13 @@ mod tests {
         for _ in 0..3 {
             let told = scan.ask(&proc, &filter, asked(5000, Party::User)).unwrap();
             assert_eq!(told.len(), 5000);
-            done += count(&told, |end| end.is_ok());
+            done += count(&told, Result::is_ok);
         }
         // The scripted reader finishes what it began; a real one answers that it is late.
         assert_eq!(scan.left.users, Duration::ZERO);
         assert!(done <= AT_ONCE, "{done}");
         let told = scan.ask(&proc, &filter, asked(3, |_| Party::Root)).unwrap();
-        assert_eq!(count(&told, |end| end.is_ok()), 3, "the machine's own are read");
+        assert_eq!(count(&told, Result::is_ok), 3, "the machine's own are read");
     }
 
     #[test]
@@ -642,12 +642,12 @@ mod tests {
         let (mut scan, proc) = scan(|batch| answers(batch, 10_000, &Ok(())));
         let container = |_| Party::Container("c".to_owned());
         let told = scan.ask(&proc, &Filter::default(), asked(1000, container)).unwrap();
-        // Two at once, a quarter of a second each.
-        assert_eq!(count(&told, |end| end.is_ok()), 2);
+        // A quarter of a second each.
+        assert_eq!(count(&told, Result::is_ok), 2);
         assert_eq!(count(&told, |end| matches!(end, Err(Why::Skipped))), 998);
         let other = |_| Party::Container("d".to_owned());
         let told = scan.ask(&proc, &Filter::default(), asked(1, other)).unwrap();
-        assert_eq!(count(&told, |end| end.is_ok()), 1);
+        assert_eq!(count(&told, Result::is_ok), 1);
     }
 
     #[test]
@@ -675,7 +675,7 @@ mod tests {
         let mut all = asked(2000, pod);
         all.drain(..1000);
         let told = scan.ask(&proc, &Filter::default(), all).unwrap();
-        assert_eq!(count(&told, |end| end.is_ok()), 1000);
+        assert_eq!(count(&told, Result::is_ok), 1000);
     }
 
     #[test]

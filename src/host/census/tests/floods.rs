@@ -4,7 +4,7 @@ use super::fake::{Machine, OURS};
 use super::{OTHER, UID, VOLUME};
 use crate::host::Census;
 use crate::host::census::proc::Task;
-use crate::host::census::question::{Batch, Excerpt, Found, Question, Text, Why};
+use crate::host::census::question::{Batch, Excerpt, Found, Question, Why};
 use crate::host::census::scan::{Budget, Response, Start};
 use crate::model::mount::disk_users::{Answer, NamespaceUses};
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn answers(batch: &Batch, list: u64, other: u64) -> Vec<(Response, Duration)> {
 }
 
 fn table(namespace: u64) -> Found {
-    let (lines, first) = (Text::of(super::WITH_IT.as_bytes()), 90);
+    let (lines, first) = (super::WITH_IT.as_bytes().to_vec(), 90);
     Found::Table { namespace: Some(namespace), table: Excerpt { lines, first } }
 }
 
