@@ -134,6 +134,16 @@ pub trait Cloud {
         Ok(Some(ServerView { name: None, state: ServerState::Running, word }))
     }
 
+    /// Where these credentials look, such as a project and a region, unless they show this server or this machine's
+    /// own there: only then does "not found" mean "does not exist". By default nothing is out of sight.
+    fn unproven_scope(
+        &self,
+        _server: Option<&ServerId>,
+        _deadline: Deadline,
+    ) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// What the server's host does, as far as the cloud tells.
     fn work_at(&self, _server: &ServerId, _deadline: Deadline) -> Result<Work> {
         Ok(Work::NoneKnown)

@@ -353,10 +353,7 @@ impl Attaching<'_> {
     }
 
     fn ask_whether_attached(&self, volume: &Volume, node: &NodeName) -> Result<bool> {
-        let ask = |server: Option<&ServerId>| match server {
-            Some(server) => self.is_attached_to(volume, server),
-            None => Ok(false),
-        };
+        let ask = |server: Option<&ServerId>| self.is_attached_to(volume, server);
         self.attachments.at_server_of(
             node,
             Asking::Shared,
@@ -365,8 +362,11 @@ impl Attaching<'_> {
         )
     }
 
-    fn is_attached_to(&self, volume: &Volume, server: &ServerId) -> Result<bool> {
-        let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else { return Ok(false) };
+    fn is_attached_to(&self, volume: &Volume, server: Option<&ServerId>) -> Result<bool> {
+        let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else {
+            return self.attachments.prove_missing(volume.id.as_str(), server).map(|()| false);
+        };
+        let Some(server) = server else { return Ok(false) };
         let is_attached = match self.attachments.attachment_state(&state, server, Trust::Listing)? {
             AttachmentState::Attached
             | AttachmentState::AttachedBusy

@@ -74,7 +74,9 @@ impl Detaching<'_> {
             Some(state) => {
                 self.detach_volume(&state.id.clone(), name, Some(state), (node, server), force)
             }
-            None => Ok(Outcome::Already),
+            None => {
+                self.attachments.prove_missing(name.as_str(), server).map(|()| Outcome::Already)
+            }
         };
         self.attachments.at_server_of(node, Asking::Anew, is_not_done, detach)
     }
@@ -116,6 +118,7 @@ impl Detaching<'_> {
             None => self.cloud.volume(id, self.deadline)?,
         };
         let Some(state) = state else {
+            self.attachments.prove_missing(id.as_str(), server)?;
             self.forget(id, name);
             return Ok(Outcome::Already);
         };

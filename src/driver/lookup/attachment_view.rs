@@ -109,6 +109,27 @@ impl Attachments<'_> {
         })
     }
 
+    /// Fails unless a volume that was not found is certain not to exist: a cloud answers the same about the volumes of
+    /// another project or region. A server that is found shows that these credentials look at the right place.
+    pub(in crate::driver) fn prove_missing(
+        &self,
+        volume: &str,
+        server: Option<&ServerId>,
+    ) -> Result<()> {
+        let Some(scope) = self.cloud.unproven_scope(server, self.deadline)? else { return Ok(()) };
+        Err(Error::new(
+            Kind::Config,
+            format!(
+                "cannot determine whether volume {volume} is attached: these credentials ({scope}) show \
+                 neither the volume nor the node's server nor the server of this machine"
+            ),
+        )
+        .hint(
+            "check the project and the region in the configuration; if they are right and both were \
+             deleted, set node.server_id to the server of this machine",
+        ))
+    }
+
     pub(in crate::driver) fn existing_server(&self, node: &NodeName) -> Result<ServerId> {
         self.cloud.server(node, self.deadline)?.ok_or_else(|| no_server(node))
     }

@@ -1,0 +1,112 @@
+//! "Not found" and silence are no proof that a volume is detached.
+
+use crate::scene::{PV, Scene};
+use crate::server::World;
+use crate::support::options;
+use std::fs;
+
+/// Replaces the credentials of the node by those of another project.
+fn use_project_other(scene: &Scene) {
+    for path in scene.node.config_paths() {
+        let text = fs::read_to_string(path).unwrap();
+        let text = text.replace("\"demo\"", "\"other\"").replace("\"demopass\"", "\"otherpass\"");
+        fs::write(path, text).unwrap();
+    }
+}
+
+/// What no call may conclude where neither volume nor server is visible.
+#[track_caller]
+fn everything_is_in_doubt(scene: &Scene, node: &str, named: [&str; 2]) {
+    let by_id = ["detach".to_owned(), scene.volume.clone(), node.to_owned()];
+    let exactly = ["detach".to_owned(), format!("id:{}", scene.volume), node.to_owned()];
+    for call in [scene.is_attached(node), scene.detach(node), by_id, exactly] {
+        let message = scene.node.fails(call);
+        assert!(named.iter().all(|part| message.contains(part)), "{message}");
+        assert!(message.contains("check the project and the region"), "{message}");
+    }
+    assert_eq!(scene.attached_to(), [scene.server("node-b")]);
+}
+
+#[test]
+fn credentials_of_another_project_prove_nothing() {
+    let scene = Scene::of_immediate();
+    scene.node.must(scene.attach("node-b"));
+    let id = scene.server("node-b");
+    use_project_other(&scene);
+    everything_is_in_doubt(&scene, "node-b", ["project other", "every region"]);
+    scene.configure(&format!("node.servers = {{ \"node-b\" = {id:?} }}"));
+    use_project_other(&scene);
+    everything_is_in_doubt(&scene, "node-b", ["project other", "every region"]);
+    scene.configure(&format!("node.server_id = {:?}", scene.server("node-a")));
+    use_project_other(&scene);
+    everything_is_in_doubt(&scene, &id, ["project other", "every region"]);
+    scene.configure("");
+    scene.node.must(scene.detach("node-b"));
+    assert!(scene.attached_to().is_empty());
+}
+
+#[test]
+fn a_wrong_region_proves_nothing() {
+    let mut world = World::demo();
+    world.settings.regions = vec!["North".to_owned(), "South".to_owned()];
+    let scene = Scene::of(world);
+    for name in ["node-a", "node-b"] {
+        "South".clone_into(&mut scene.cloud.world().server_mut(name).region);
+    }
+    "South".clone_into(&mut scene.cloud.world().volume_mut("data").region);
+    scene.configure("openstack.region = \"South\"");
+    scene.node.must(scene.attach("node-b"));
+    scene.configure("openstack.region = \"North\"");
+    everything_is_in_doubt(&scene, "node-b", ["project demo", "region North"]);
+    let id = scene.server("node-b");
+    everything_is_in_doubt(&scene, &id, ["project demo", "region North"]);
+    // The region of the option binds as well.
+    scene.configure("openstack.region = \"South\"");
+    let plain = options(&scene.volume, PV, "");
+    let north = plain.replace(",\"volumeID\"", ",\"region\":\"North\",\"volumeID\"");
+    let message = scene.node.fails(["isattached", &north, "node-b"]);
+    assert!(message.contains("region North"), "{message}");
+    scene.node.must(scene.detach("node-b"));
+}
+
+/// What was really deleted still comes to its end, by the other half of the pair or this machine's own server.
+#[test]
+fn a_deleted_server_or_volume_still_comes_to_its_end() {
+    for written in [false, true] {
+        let scene = Scene::of_immediate();
+        let id = scene.server("node-b");
+        if written {
+            scene.configure(&format!(
+                "node.server_id = {:?}\nnode.servers = {{ \"node-b\" = {id:?} }}",
+                scene.server("node-a")
+            ));
+        }
+        let ends = |scene: &Scene| {
+            assert_eq!(scene.node.must(scene.is_attached("node-b"))["attached"], false);
+            scene.node.must(scene.detach("node-b"));
+            scene.node.must(["detach", &format!("id:{}", scene.volume), "node-b"]);
+        };
+        // The server is deleted, and the volume visible.
+        scene.node.must(scene.attach("node-b"));
+        scene.cloud.world().remove_server(&id, true);
+        while !scene.attached_to().is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        ends(&scene);
+        // Both are.
+        let volume = scene.volume.clone();
+        scene.cloud.world().storage.volumes.retain(|one| one.id != volume);
+        ends(&scene);
+        // The volume alone.
+        scene.cloud.world().add_server("node-b", &id, "demo");
+        ends(&scene);
+        // Even the machine's own server is: by the server that the volume was at.
+        let own = scene.server("node-a");
+        scene.cloud.world().remove_server(&own, true);
+        ends(&scene);
+        scene.cloud.world().remove_server(&id, true);
+        std::thread::sleep(std::time::Duration::from_millis(1600));
+        scene.node.fails(scene.detach("node-b"));
+        scene.node.fails(scene.is_attached("node-b"));
+    }
+}
