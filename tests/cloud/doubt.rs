@@ -110,3 +110,38 @@ fn a_deleted_server_or_volume_still_comes_to_its_end() {
         scene.node.fails(scene.is_attached("node-b"));
     }
 }
+
+/// An operator resets the status of an attached volume. A detach from another node takes no name away, so that a machine
+/// that remembers nothing still finds the volume.
+#[test]
+fn a_mapping_at_the_recorded_server_keeps_the_name() {
+    for by_mark in [false, true] {
+        let scene = Scene::of_immediate();
+        scene.configure("deadline.detach = 4");
+        scene.node.must(scene.attach("node-b"));
+        let server = scene.server("node-b");
+        {
+            let mut world = scene.cloud.world();
+            world.storage_forgets("data");
+            let volume = world.volume_mut("data");
+            volume.set_status("available");
+            if by_mark {
+                volume.metadata.remove("incloud-disk-tenure");
+                volume.metadata.insert("incloud-disk-mounted-on".to_owned(), server.into());
+            }
+        }
+        scene.neighbour("node-c").must(scene.detach("node-a"));
+        // A node without a server is no other case.
+        scene.neighbour("node-c").must(scene.detach("node-x"));
+        let controller = scene.neighbour("controller");
+        crate::scene::configure(&controller, &scene.cloud, "deadline.detach = 4");
+        let message = controller.fails(scene.detach("node-b"));
+        assert!(message.contains("maps volume"), "{message}");
+        // The mapping goes, and then the name.
+        scene.cloud.world().compute_forgets("data", "node-b");
+        controller.must(scene.detach("node-b"));
+        let world = scene.cloud.world();
+        let metadata = &world.storage.volume(&scene.volume).unwrap().metadata;
+        assert!(!metadata.contains_key("incloud-disk-name"), "{metadata:?}");
+    }
+}

@@ -23,6 +23,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// A guest that does not let go makes the cloud roll a detach back: it is asked once more.
@@ -151,8 +152,7 @@ impl Detaching<'_> {
         if node == self.this_node {
             self.refusals.end_refusals(id, &[TearDown::Detach]);
         }
-        let was_seen_at = (outcome == Outcome::Done).then_some(server);
-        self.forget_everywhere(id, state.as_ref(), was_seen_at, name)?;
+        self.forget_everywhere(id, state.as_ref(), (Some(server), outcome), name)?;
         Ok(outcome)
     }
 
@@ -318,26 +318,27 @@ impl Detaching<'_> {
         }
         tracing::info!(volume = %state.id, %node, "the node's server does not exist");
         let state = self.cloud.volume(&state.id, self.deadline)?.unwrap_or_else(|| state.clone());
-        self.forget_everywhere(&state.id, Some(&state), None, name)?;
+        self.forget_everywhere(&state.id, Some(&state), (None, Outcome::Already), name)?;
         Ok(Outcome::Already)
     }
 
     /// Forgets the name of a volume that is attached nowhere any more, and that no request may still
-    /// attach: `seen` is how it was seen last, and `was_at` the server that it was seen at before.
+    /// attach: `seen` is how it was seen last, and `server` the one that it was detached from.
     fn forget_everywhere(
         &self,
         id: &VolumeId,
         seen: Option<&CloudVolume>,
-        was_at: Option<&ServerId>,
+        (server, outcome): (Option<&ServerId>, Outcome),
         name: &VolumeName,
     ) -> Result<()> {
         if let Some(state) = seen {
             // A request of the server that the volume was seen at has its outcome, whichever
             // other server has the volume.
-            let is_outcome =
-                state.requested.as_ref().is_some_and(|request| was_at == Some(&request.server));
+            let is_outcome = outcome == Outcome::Done
+                && state.requested.as_ref().is_some_and(|request| server == Some(&request.server));
             let is_over = state.attachments.is_empty()
-                && (is_outcome || self.requests.open_request(state).is_none());
+                && (is_outcome || self.requests.open_request(state).is_none())
+                && !self.is_mapped_where_recorded(state, server)?;
             // Who does not have it any more has no mark beside another's.
             let gone = |server: &&ServerId| state.attachment_to(server).is_none();
             let beside = state.mounted_beside.iter().filter(gone);
@@ -360,6 +361,24 @@ impl Detaching<'_> {
         }
         self.forget(id, name);
         Ok(())
+    }
+
+    /// Whether a server that had the volume last still has it mapped, although the volume lists no attachment: an
+    /// operator may have reset its status. Without the name, a detach from that server would find no volume.
+    fn is_mapped_where_recorded(
+        &self,
+        state: &CloudVolume,
+        known: Option<&ServerId>,
+    ) -> Result<bool> {
+        let recorded = [state.tenure.as_ref().map(|last| &last.server), state.mounted_on.as_ref()];
+        let recorded: BTreeSet<_> = recorded.into_iter().flatten().collect();
+        for server in recorded.into_iter().filter(|server| Some(*server) != known) {
+            if self.cloud.mapping(&state.id, server, self.deadline)? == Mapping::Mapped {
+                tracing::warn!(volume = %state.id, %server, "this server still maps the volume: its name stays");
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The volume is detached, whether the cloud allows to remove notes or not: what stays is another
