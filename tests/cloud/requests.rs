@@ -272,3 +272,42 @@ fn a_doubt_about_a_name_is_ended_where_the_cloud_allows_no_notes() {
     scene.node.must(by_name);
     assert!(scene.attached_to().is_empty(), "the one that the person named");
 }
+
+/// Nova maps the volume, and Cinder lists its attachment so much later.
+fn slow_records(time: Duration) -> Scene {
+    let record = u64::try_from(time.as_millis()).unwrap();
+    Scene::of(World::demo().delays(Delays { record, ..Delays::default() }))
+}
+
+/// What looks like a ghost is an attach under way, for as long as its note is open.
+#[test]
+fn a_slow_record_of_an_attach_is_waited_for_and_not_called_a_ghost() {
+    let scene = slow_records(Duration::from_secs(9));
+    killed_attach(&scene, "node-b");
+    // Half of a call's time is what a ghost is given.
+    scene.configure("deadline.detach = 3");
+    let message = scene.node.fails(scene.detach("node-b"));
+    assert!(message.contains("may still come true") && !message.contains("remove"), "{message}");
+    let message = scene.node.fails(scene.is_attached("node-b"));
+    assert!(message.contains("may still come true") && !message.contains("remove"), "{message}");
+    assert!(note(&scene.cloud, &scene.volume, ASKED).is_some());
+    scene.configure("deadline.detach = 12");
+    scene.node.must(scene.detach("node-b"));
+    nothing_is_to_come(&scene);
+    assert!(scene.attached_to().is_empty());
+}
+
+/// The attach that is called again waits for the first one; where its time is over first the note stays.
+#[test]
+fn an_attach_called_again_waits_for_the_slow_record() {
+    let scene = slow_records(Duration::from_secs(8));
+    killed_attach(&scene, "node-b");
+    scene.configure("deadline.attach = 3");
+    let message = scene.node.fails(scene.attach("node-b"));
+    assert!(message.contains("may still come true"), "{message}");
+    assert!(note(&scene.cloud, &scene.volume, ASKED).is_some());
+    scene.configure("deadline.attach = 12");
+    scene.node.must(scene.attach("node-b"));
+    assert_eq!(scene.attached_to(), [scene.server("node-b")]);
+    assert_eq!(note(&scene.cloud, &scene.volume, ASKED), None);
+}

@@ -199,7 +199,7 @@ impl Attaching<'_> {
         let mut looks = self.attachments.looks();
         let mut last = None;
         let mut taken_over = false;
-        // Another server's attach whose outcome this call waits for.
+        // An attach whose outcome this call waits for.
         let mut awaited: Option<OpenRequest> = None;
         loop {
             // What this call asked for and the volume lists, the servers' side has made.
@@ -251,7 +251,13 @@ impl Attaching<'_> {
                     }
                 }
                 AttachmentState::Ghost if settle.over() => {
-                    return Err(self.attachments.ghost(&state, server));
+                    awaited = self.requests.open_request_of(&state, server);
+                    if awaited.is_none() {
+                        return Err(self.attachments.ghost(&state, server));
+                    }
+                    // The block service may be slow to list it, so the note outlives this call.
+                    attempt.is_open = true;
+                    settle = self.attachments.settle();
                 }
                 AttachmentState::Forgotten | AttachmentState::ServerGone if settle.over() => {
                     self.takeovers.take_over(&state, server)?;
@@ -281,7 +287,7 @@ impl Attaching<'_> {
             }
         }
         match awaited {
-            Some(rival) => Err(rival.into_error(&state)),
+            Some(open) => Err(open.into_error(&state)),
             None => Err(self.attachments.still_moving(&state, attempt.refusal.clone())),
         }
     }
@@ -377,7 +383,12 @@ impl Attaching<'_> {
             | AttachmentState::Shareable
             | AttachmentState::BusyElsewhere => false,
             AttachmentState::Busy => return Err(self.attachments.still_moving(&state, None)),
-            AttachmentState::Ghost => return Err(self.attachments.ghost(&state, server)),
+            AttachmentState::Ghost => {
+                return Err(match self.requests.open_request_of(&state, server) {
+                    Some(open) => open.into_error(&state),
+                    None => self.attachments.ghost(&state, server),
+                });
+            }
             AttachmentState::Forgotten | AttachmentState::ServerGone => {
                 return Err(self.attachments.contradiction(&state, server));
             }
@@ -386,9 +397,7 @@ impl Attaching<'_> {
         if is_attached {
             self.requests.record_pair(volume, &state)?;
             self.memory.remember_name_if_unlocked(volume);
-        } else if let Some(open) = self.requests.open_request(&state)
-            && open.request.server == *server
-        {
+        } else if let Some(open) = self.requests.open_request_of(&state, server) {
             // A "no" would make the orchestrator give the volume to another node.
             return Err(open.into_error(&state));
         }

@@ -228,10 +228,7 @@ impl Detaching<'_> {
                 | AttachmentState::BusyElsewhere
                     if situation != AttachmentState::BusyElsewhere || settle.over() =>
                 {
-                    let open = self
-                        .requests
-                        .open_request(&state)
-                        .filter(|open| open.request.server == *server);
+                    let open = self.requests.open_request_of(&state, server);
                     if tries > 0 || open.is_none() {
                         let attached_to = state.attachments.first().map(|one| one.server.as_str());
                         tracing::info!(volume = %id, %server, attached_to, "not attached there");
@@ -240,7 +237,13 @@ impl Detaching<'_> {
                     awaited = open;
                 }
                 AttachmentState::Ghost if settle.over() => {
-                    return Err(self.attachments.ghost(&state, server));
+                    // The block service may only be slow to list an attach that is under way.
+                    let open = self.requests.open_request_of(&state, server);
+                    if tries > 0 || open.is_none() {
+                        return Err(self.attachments.ghost(&state, server));
+                    }
+                    awaited = open;
+                    settle = self.attachments.settle();
                 }
                 AttachmentState::Forgotten | AttachmentState::ServerGone if settle.over() => {
                     return Err(self.attachments.contradiction(&state, server));

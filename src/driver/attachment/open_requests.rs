@@ -67,6 +67,18 @@ impl OpenRequests<'_> {
         request.open_for(now, work, silence).map(open)
     }
 
+    /// The same for requests of this server alone.
+    pub(in crate::driver) fn open_request_of(
+        &self,
+        state: &CloudVolume,
+        server: &ServerId,
+    ) -> Option<OpenRequest> {
+        match &state.requested {
+            Some(request) if request.server == *server => self.open_request(state),
+            _ => None,
+        }
+    }
+
     /// The same for requests of other servers than this one.
     pub(in crate::driver) fn open_request_elsewhere(
         &self,

@@ -70,7 +70,9 @@ impl World {
     /// Whether the host has answered.
     pub fn is_answered(&self, ticket: &Ticket) -> bool {
         let operation = self.hosts.operations.get(&ticket.number);
-        operation.is_none_or(|operation| operation.outcome.is_some())
+        operation.is_none_or(|operation| {
+            operation.outcome.is_some() && self.clock.now() >= operation.recorded
+        })
     }
 
     /// The host did not answer in time; it will do its part when it is back (J4, K1).
@@ -163,6 +165,7 @@ fn operation(asked: &Asked<'_>, server: &str, volume: &str, work: Work) -> Opera
         work,
         request: asked.id.clone(),
         outcome: None,
+        recorded: Duration::ZERO,
         abandoned: false,
     }
 }
