@@ -145,3 +145,26 @@ fn a_mapping_at_the_recorded_server_keeps_the_name() {
         assert!(!metadata.contains_key("incloud-disk-name"), "{metadata:?}");
     }
 }
+
+/// A server without a host finishes no attach, and gives its volumes back at once when asked.
+#[test]
+fn a_shelved_server_gives_its_volume_back() {
+    for attached_before in [true, false] {
+        let scene = Scene::of_immediate();
+        scene.configure("deadline.attach = 2\ndeadline.detach = 6");
+        if attached_before {
+            scene.node.must(scene.attach("node-b"));
+        }
+        scene.cloud.world().shelve_offloaded("node-b");
+        if !attached_before {
+            let message = scene.node.fails(scene.attach("node-b"));
+            assert!(message.contains("still reserved"), "{message}");
+        }
+        assert_eq!(scene.cloud.world().volume_mut("data").status, "reserved");
+        // The outcome of what was asked for is known: only the host is missing.
+        scene.node.must(scene.detach("node-b"));
+        assert_eq!(scene.cloud.counters().detaches.get(&scene.volume), Some(&1));
+        scene.node.must(scene.attach("node-a"));
+        assert_eq!(scene.attached_to(), [scene.server("node-a")]);
+    }
+}

@@ -22,6 +22,7 @@ pub(super) fn server_state(word: &str) -> ServerState {
     match word {
         "ACTIVE" => ServerState::Running,
         "SHUTOFF" => ServerState::Stopped,
+        "SHELVED_OFFLOADED" => ServerState::Offloaded,
         _ => ServerState::Other,
     }
 }
@@ -74,7 +75,7 @@ pub(crate) const STATUSES: [&str; 23] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ServerState::{Other, Running, Stopped};
+    use ServerState::{Offloaded, Other, Running, Stopped};
 
     #[test]
     fn a_word_that_is_not_known_is_waited_for() {
@@ -89,8 +90,10 @@ mod tests {
         ] {
             assert_eq!(volume_status(word), VolumeStatus::new(phase, word));
         }
-        let certain: Vec<_> =
-            ["ACTIVE", "SHUTOFF", "REBOOT", ""].into_iter().map(server_state).collect();
-        assert_eq!(certain, [Running, Stopped, Other, Other]);
+        let certain: Vec<_> = ["ACTIVE", "SHUTOFF", "SHELVED_OFFLOADED", "REBOOT", ""]
+            .into_iter()
+            .map(server_state)
+            .collect();
+        assert_eq!(certain, [Running, Stopped, Offloaded, Other, Other]);
     }
 }

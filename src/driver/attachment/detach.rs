@@ -1,6 +1,6 @@
 //! Detach a volume from a server.
 
-use crate::cloud::{Cloud, CloudVolume, Note};
+use crate::cloud::{Cloud, CloudVolume, Note, ServerState};
 use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
 use crate::driver::attachment::takeover::Takeovers;
 use crate::driver::guard::refusal::Refusals;
@@ -183,7 +183,11 @@ impl Detaching<'_> {
                 None if tries > 0 => Trust::Own,
                 _ => Trust::Listing,
             };
-            let situation = match self.attachments.attachment_state(&state, server, trust) {
+            let situation = self.attachments.attachment_state(&state, server, trust);
+            let situation = match situation.and_then(|now| match last {
+                Some(before) if before == now => Ok(now),
+                _ => self.or_offloaded(now, server),
+            }) {
                 Ok(situation) => situation,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
@@ -273,6 +277,17 @@ impl Detaching<'_> {
             Some(open) if tries == 0 => Err(open.into_error(&state)),
             _ => Err(self.attachments.still_moving(&state, refusal)),
         }
+    }
+
+    /// An attach to a server without a host never finishes: the volume stays reserved, and is asked back as if it was
+    /// attached.
+    fn or_offloaded(&self, now: AttachmentState, server: &ServerId) -> Result<AttachmentState> {
+        if now != AttachmentState::Attaching {
+            return Ok(now);
+        }
+        let view = self.cloud.server_view(server, self.deadline)?;
+        let is_offloaded = view.is_some_and(|view| view.state == ServerState::Offloaded);
+        Ok(if is_offloaded { AttachmentState::Attached } else { now })
     }
 
     /// What this machine can see decides; where it sees nothing, or is another one, the mark that

@@ -135,6 +135,17 @@ impl World {
         if known.host == Host::Down {
             return Err(Refusal::conflict("Service is unavailable at this time."));
         }
+        // Without a host Nova only tidies up, whatever Cinder calls the volume.
+        if known.vm_state == "shelved_offloaded" {
+            let attachment = known.row(volume).and_then(|row| row.attachment.clone());
+            self.begin_action(asked, server, "detach_volume");
+            self.end_action(server, &asked.id, "Success");
+            if let Some(server) = self.compute.server_mut(server) {
+                server.rows.retain(|row| row.volume != *volume);
+            }
+            self.storage.drop_attachment(volume, &attachment.unwrap_or_default());
+            return Ok(Reply::empty(202));
+        }
         self.storage.begin_detaching(volume).map_err(|refusal| {
             let text = quoted(asked, &refusal);
             Refusal::bad(format!("Invalid volume: Invalid input received: {text}"))
