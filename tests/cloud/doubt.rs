@@ -2,8 +2,10 @@
 
 use crate::scene::{PV, Scene};
 use crate::server::World;
+use crate::server::compute::Server;
 use crate::support::options;
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// Replaces the credentials of the node by those of another project.
 fn use_project_other(scene: &Scene) {
@@ -90,7 +92,7 @@ fn a_deleted_server_or_volume_still_comes_to_its_end() {
         scene.node.must(scene.attach("node-b"));
         scene.cloud.world().remove_server(&id, true);
         while !scene.attached_to().is_empty() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
         ends(&scene);
         // Both are.
@@ -105,7 +107,7 @@ fn a_deleted_server_or_volume_still_comes_to_its_end() {
         scene.cloud.world().remove_server(&own, true);
         ends(&scene);
         scene.cloud.world().remove_server(&id, true);
-        std::thread::sleep(std::time::Duration::from_millis(1600));
+        std::thread::sleep(Duration::from_millis(1600));
         scene.node.fails(scene.detach("node-b"));
         scene.node.fails(scene.is_attached("node-b"));
     }
@@ -167,4 +169,61 @@ fn a_shelved_server_gives_its_volume_back() {
         scene.node.must(scene.attach("node-a"));
         assert_eq!(scene.attached_to(), [scene.server("node-a")]);
     }
+}
+
+/// What Nova refuses for the server's state is told at once, with what ends the state; the next call may go on.
+#[test]
+fn a_state_of_the_server_that_waiting_cannot_end_fails_at_once() {
+    type Change = fn(&mut Server);
+    let states: [(Change, &str); 6] = [
+        (|server| server.locked = true, "openstack server unlock"),
+        (|server| "suspended".clone_into(&mut server.vm_state), "openstack server resume"),
+        (|server| "rescued".clone_into(&mut server.vm_state), "openstack server unrescue"),
+        (|server| "error".clone_into(&mut server.vm_state), "only an operator"),
+        (|server| server.task_state = Some("migrating".to_owned()), "ends by itself"),
+        (|server| server.task_state = Some("rebooting".to_owned()), "ends by itself"),
+    ];
+    for (change, advice) in states {
+        let scene = Scene::of_immediate();
+        for is_attach in [true, false] {
+            if !is_attach {
+                scene.node.must(scene.attach("node-b"));
+            }
+            change(scene.cloud.world().server_mut("node-b"));
+            let call = if is_attach { scene.attach("node-b") } else { scene.detach("node-b") };
+            let message = fails_at_once(&scene, call);
+            assert!(message.contains(advice) && message.contains("409"), "{message}");
+            let mut world = scene.cloud.world();
+            let server = world.server_mut("node-b");
+            "active".clone_into(&mut server.vm_state);
+            (server.locked, server.task_state) = (false, None);
+        }
+        scene.node.must(scene.detach("node-b"));
+        assert!(scene.attached_to().is_empty());
+    }
+}
+
+#[test]
+fn the_volume_that_a_server_boots_from_is_refused_at_once() {
+    let scene = Scene::of_immediate();
+    {
+        let mut world = scene.cloud.world();
+        world.attached("data", "node-b");
+        world.volume_mut("data").attachments[0].device = Some("/dev/vda".to_owned());
+        world.server_mut("node-b").rows[0].device = "/dev/vda".to_owned();
+    }
+    for name in [scene.volume.clone(), format!("id:{}", scene.volume)] {
+        let call = ["detach".to_owned(), name, "node-b".to_owned()];
+        let message = fails_at_once(&scene, call);
+        assert!(message.contains("boots from this volume"), "{message}");
+    }
+}
+
+/// Far from the deadline, so that the next call of the volume does not wait for its lock.
+#[track_caller]
+fn fails_at_once(scene: &Scene, call: [String; 3]) -> String {
+    let begin = Instant::now();
+    let message = scene.node.fails(call);
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}: {message}", begin.elapsed());
+    message
 }

@@ -44,6 +44,38 @@ pub(super) fn advice(trouble: Trouble<'_>) -> String {
     }
 }
 
+/// What ends a state of a server in which Nova refuses to change its volumes; nothing if the refusal has another reason.
+pub(super) fn advice_on_server(server: &str, status: u16, said: &str) -> Option<String> {
+    let after =
+        |mark: &str| said.split_once(mark).map(|(_, rest)| rest.trim_end_matches('.').trim());
+    if said.contains("root device volume") {
+        return Some(format!(
+            "server {server} boots from this volume, and keeps it until the server is deleted: use another volume"
+        ));
+    }
+    if status != 409 {
+        return None;
+    }
+    let by_itself = "this ends by itself, and the call is repeated until then";
+    Some(match (after("in vm_state "), after("in task_state ")) {
+        (Some("building"), _) | (_, Some(_)) => by_itself.to_owned(),
+        (Some("suspended"), _) => format!("a person must end this: openstack server resume {server}"),
+        (Some("rescued"), _) => format!("a person must end this: openstack server unrescue {server}"),
+        (Some("error"), _) => format!(
+            "only an operator of the cloud can fix this: openstack server show {server} has the fault, and openstack server \
+             set --state active {server} follows the repair"
+        ),
+        (Some(_), _) => format!("a person must end this state: openstack server show {server}"),
+        _ if said.contains("is locked") => {
+            format!("a person locked it; to end this: openstack server unlock {server}")
+        }
+        _ if said.contains("Service is unavailable") => {
+            "the server's compute host is down: the call is repeated until an operator of the cloud has it back".to_owned()
+        }
+        _ => return None,
+    })
+}
+
 /// Every status that a volume can have, and one that it cannot.
 #[cfg(test)]
 pub(crate) const STATUSES: [&str; 23] = [

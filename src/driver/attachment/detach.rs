@@ -312,7 +312,7 @@ impl Detaching<'_> {
         self.attachments.forget_answers(id);
         match self.cloud.detach(id, server, self.deadline) {
             Ok(()) => Ok(None),
-            Err(error) if error.kind == Kind::Config => Err(error),
+            Err(error) if matches!(error.kind, Kind::Config | Kind::Barred) => Err(error),
             Err(error) => {
                 tracing::warn!(volume = %id, %server, %error, "the cloud did not simply take the detach");
                 Ok(Some(error))

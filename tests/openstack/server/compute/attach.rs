@@ -128,8 +128,9 @@ impl World {
         let known = self.server_asked(asked, server)?;
         check_shelved(asked, known, "detach_volume")?;
         self.volume_for_nova(asked, volume)?;
-        if known.row(volume).is_none() {
-            return Err(not_attached(server, volume));
+        let Some(row) = known.row(volume) else { return Err(not_attached(server, volume)) };
+        if row.device.ends_with("da") {
+            return Err(Refusal::bad("Cannot detach a root device volume"));
         }
         check_state(asked, known, "detach_volume")?;
         if known.host == Host::Down {
