@@ -62,6 +62,12 @@ impl Capabilities {
 pub enum Trouble<'a> {
     /// A volume has failed, or is about to go.
     FailedVolume,
+    /// This volume has failed while it was attached, and so cannot be detached.
+    FailedWhileAttached(&'a VolumeId),
+    /// This server has this volume mapped, and the volume lists no attachment.
+    LeftMapping(&'a ServerId, &'a VolumeId),
+    /// A volume is not free because of an attachment of this id that no request ends.
+    LeftAttachment(&'a str),
     /// A volume is listed at a server that does not know of it, by the attachment of this id.
     ForgottenAttachment(&'a str),
     /// The cloud refuses notes.

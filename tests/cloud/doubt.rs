@@ -227,3 +227,56 @@ fn fails_at_once(scene: &Scene, call: [String; 3]) -> String {
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}: {message}", begin.elapsed());
     message
 }
+
+/// A mapping without an attachment: no request ends it, and the message says what an operator does.
+#[test]
+fn a_left_mapping_is_refused_with_what_an_operator_does() {
+    for status in ["available", "error"] {
+        let scene = Scene::of_immediate();
+        scene.configure("deadline.attach = 4\ndeadline.detach = 4");
+        scene.cloud.world().compute_lists("data", "node-b", None);
+        scene.cloud.world().volume_mut("data").set_status(status);
+        let by_id = ["detach".to_owned(), scene.volume.clone(), "node-b".to_owned()];
+        for call in [scene.attach("node-b"), by_id] {
+            let message = scene.node.fails(call);
+            assert!(message.contains("only an operator of the cloud"), "{message}");
+            assert!(message.contains("block_device_mapping"), "{message}");
+        }
+        scene.cloud.world().compute_forgets("data", "node-b");
+        scene.node.must(scene.detach("node-b"));
+    }
+}
+
+/// Cinder lets Nova detach a volume only while it is in use.
+#[test]
+fn a_volume_that_failed_while_attached_is_refused_with_what_mends_it() {
+    for status in ["error_extending", "error"] {
+        let scene = Scene::of_immediate();
+        scene.node.must(scene.attach("node-b"));
+        scene.cloud.world().volume_mut("data").set_status(status);
+        let message = fails_at_once(&scene, scene.detach("node-b"));
+        let way = format!("openstack volume set --state in-use {}", scene.volume);
+        assert!(message.contains(&way) && message.contains("only an operator"), "{message}");
+        scene.cloud.world().volume_mut("data").set_status("in-use");
+        scene.node.must(scene.detach("node-b"));
+        assert!(scene.attached_to().is_empty());
+    }
+}
+
+/// A failed live migration leaves a second attachment: the server gives the volume back, and it is not free.
+#[test]
+fn a_left_second_attachment_is_named_with_what_ends_it() {
+    for word in ["reserved", "attaching"] {
+        let scene = Scene::of_immediate();
+        scene.configure("deadline.attach = 3\ndeadline.detach = 4");
+        scene.node.must(scene.attach("node-b"));
+        let left = scene.cloud.world().storage_lists("data", "node-b", word);
+        scene.node.must(scene.detach("node-b"));
+        assert_eq!(scene.cloud.world().volume_mut("data").status, word);
+        let message = scene.node.fails(scene.attach("node-a"));
+        assert!(message.contains(&format!("volume attachment delete {left}")), "{message}");
+        scene.cloud.world().storage.drop_attachment(&scene.volume, &left);
+        scene.node.must(scene.attach("node-a"));
+        assert_eq!(scene.attached_to(), [scene.server("node-a")]);
+    }
+}

@@ -34,6 +34,18 @@ pub(super) fn advice(trouble: Trouble<'_>) -> String {
             "an operator of the cloud must mend it: openstack volume show has the details"
                 .to_owned()
         }
+        Trouble::FailedWhileAttached(volume) => format!(
+            "only an operator of the cloud can fix this: openstack volume set --state in-use {volume}; the next detach then \
+             works"
+        ),
+        Trouble::LeftMapping(server, volume) => format!(
+            "no request of the cloud ends this, only an operator of the cloud: once the guest does not have the disk (virsh \
+             domblklist on the compute host), mark the row of volume {volume} and instance {server} in Nova's table \
+             block_device_mapping as deleted"
+        ),
+        Trouble::LeftAttachment(id) => format!(
+            "if no attach or migration is under way: openstack --os-volume-api-version 3.27 volume attachment delete {id}"
+        ),
         Trouble::ForgottenAttachment(id) => format!(
             "once that server certainly does not use it: openstack --os-volume-api-version 3.27 \
              volume attachment delete {id}; if it was deleted, attach.takeover = \"deleted\" does that"

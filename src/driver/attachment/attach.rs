@@ -8,7 +8,7 @@ use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::remote_mark::{Marks, RemoteMarks};
 use crate::driver::heal::Healing;
 use crate::driver::lookup::attachment_view::{
-    Asking, Attachments, Trust, after_all, is_settled, no_server,
+    Asking, Attachments, Trust, after_all, is_settled, no_server, not_done,
 };
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::memory::Memory;
@@ -19,7 +19,7 @@ use crate::host::Devices;
 use crate::host::clock::Deadline;
 use crate::host::pace::Change;
 use crate::host::shared_answers::Answers;
-use crate::model::cloud::attachment_state::{AttachmentState, Mapping, Sharing};
+use crate::model::cloud::attachment_state::{AttachmentState, Mapping, Sharing, VolumePhase};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::report::tear_down::TearDown;
@@ -205,7 +205,7 @@ impl Attaching<'_> {
             // What this call asked for and the volume lists, the servers' side has made.
             let trust = match attempt {
                 Attempt { tries: 0, .. } => Trust::Both,
-                Attempt { refusal: None, .. } => Trust::Own,
+                Attempt { refusal: None, .. } => Trust::Own(VolumePhase::Attaching),
                 _ => Trust::Listing,
             };
             let situation = match self.attachments.attachment_state(&state, server, trust) {
@@ -416,13 +416,5 @@ fn mapped_at(server: &ServerId) -> String {
 }
 
 fn undone(volume: &Volume, server: &ServerId, refusal: Option<Error>) -> Error {
-    let why = refusal.map_or_else(
-        || "took the attachment and undid it".to_owned(),
-        |error| format!("does not attach: {}", error.cause),
-    );
-    Error::new(
-        Kind::Unreachable,
-        format!("for volume {} and server {server} the cloud {why}", volume.id),
-    )
-    .hint("the server's actions in the cloud have the reason")
+    not_done(&volume.id, server, "took the attachment and undid it", refusal)
 }

@@ -1,13 +1,13 @@
 //! Detach a volume from a server.
 
-use crate::cloud::{Cloud, CloudVolume, Note, ServerState};
+use crate::cloud::{Cloud, CloudVolume, Note, ServerState, Trouble};
 use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
 use crate::driver::attachment::takeover::Takeovers;
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::guard::{Guard, UsersSeen};
 use crate::driver::heal::recovery::Recovery;
-use crate::driver::lookup::attachment_view::{Asking, Attachments, Trust, after_all};
+use crate::driver::lookup::attachment_view::{Asking, Attachments, Trust, after_all, not_done};
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::locking::Locking;
@@ -18,7 +18,7 @@ use crate::host::clock::Deadline;
 use crate::host::locks::{Lock, Locks};
 use crate::host::pace::Change;
 use crate::host::records::Records;
-use crate::model::cloud::attachment_state::{AttachmentState, Mapping};
+use crate::model::cloud::attachment_state::{AttachmentState, Mapping, VolumePhase};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::record::VolumeRecord;
@@ -180,7 +180,7 @@ impl Detaching<'_> {
             // The servers' side is asked to end the attachment: it then says if it has none.
             let trust = match &refusal {
                 Some(error) if error.kind == Kind::Missing => Trust::Both,
-                None if tries > 0 => Trust::Own,
+                None if tries > 0 => Trust::Own(VolumePhase::Detaching),
                 _ => Trust::Listing,
             };
             let situation = self.attachments.attachment_state(&state, server, trust);
@@ -214,6 +214,13 @@ impl Detaching<'_> {
                     settle = self.attachments.settle();
                     looks = self.attachments.looks_at(Change::Detach);
                     refusal = self.request_detach(&id, server)?;
+                    if let (VolumePhase::Failed, Some(Kind::Refused)) =
+                        (state.status.phase, refusal.as_ref().map(|error| error.kind))
+                    {
+                        let advice = self.cloud.advice(Trouble::FailedWhileAttached(&id));
+                        let error = kept(&id, server, refusal);
+                        return Err(advice.into_iter().fold(error, Error::hint));
+                    }
                     asked = Some(Instant::now());
                     failpoints::step("detach.requested");
                 }
@@ -440,10 +447,5 @@ fn attached_anew(id: &VolumeId, server: &ServerId) -> Error {
 }
 
 fn kept(id: &VolumeId, server: &ServerId, refusal: Option<Error>) -> Error {
-    let why = refusal.map_or_else(
-        || "took the detach and undid it: the guest may hold the disk".to_owned(),
-        |error| format!("does not detach: {}", error.cause),
-    );
-    Error::new(Kind::Unreachable, format!("for volume {id} and server {server} the cloud {why}"))
-        .hint("the server's actions in the cloud have the reason")
+    not_done(id, server, "took the detach and undid it: the guest may hold the disk", refusal)
 }

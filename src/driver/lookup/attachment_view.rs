@@ -21,8 +21,8 @@ const LAST_QUESTION: Duration = Duration::from_secs(1);
 pub(in crate::driver) enum Trust {
     /// The volumes' side's, which lists it.
     Listing,
-    /// The same, and what it is busy with is the request of this call, which the servers' side took.
-    Own,
+    /// The same, and what it does in this phase is the request of this call, which the servers' side took.
+    Own(VolumePhase),
     /// Not one without the other: the servers' side may have lost it.
     Both,
 }
@@ -86,12 +86,10 @@ impl Attachments<'_> {
         server: &ServerId,
         trust: Trust,
     ) -> Result<AttachmentState> {
-        let is_moving =
-            matches!(state.status.phase, VolumePhase::Attaching | VolumePhase::Detaching);
         let is_certain = match trust {
             Trust::Both => false,
             Trust::Listing => is_settled(state, server),
-            Trust::Own => is_settled(state, server) || is_moving,
+            Trust::Own(phase) => is_settled(state, server) || state.status.phase == phase,
         };
         let mapping = if is_certain {
             Mapping::Mapped
@@ -141,33 +139,38 @@ impl Attachments<'_> {
     ) -> Error {
         let seconds = self.deadline.total().as_secs();
         let (id, status) = (&state.id, &state.status);
-        let holders = self.held_by(state);
-        let last = refusal.map_or_else(String::new, |error| format!(" (it said: {})", error.cause));
+        let held = self.held_by(state);
+        let describe = |one: &Reservation| {
+            let server = one.server.as_ref().map_or("no server", |server| server.as_str());
+            format!("attachment {} ({}) for server {server}", one.id, one.word)
+        };
+        let holders: Vec<_> = held.iter().map(describe).collect();
+        let holders = match holders.as_slice() {
+            [] => String::new(),
+            several => format!(", held by {}", several.join(", ")),
+        };
+        let last = refusal.as_ref().map_or_else(String::new, |error| format!("; {}", error.cause));
+        let of_refusal = refusal.and_then(|error| error.hint);
+        let of_cloud =
+            || held.first().and_then(|one| self.cloud.advice(Trouble::LeftAttachment(&one.id)));
         Error::new(
             Kind::Timeout,
             format!("volume {id} is still {status} after {seconds} s{holders}{last}"),
         )
-        .hint("the cloud works on it, or lost it: see the volume's events there")
+        .hint(of_refusal.or_else(of_cloud).unwrap_or_else(|| {
+            "the cloud works on it, or lost it: see the volume's events there".to_owned()
+        }))
     }
 
     /// Who holds a volume that does not become free, for a message.
-    fn held_by(&self, state: &CloudVolume) -> String {
+    fn held_by(&self, state: &CloudVolume) -> Vec<Reservation> {
         if state.status.phase != VolumePhase::Attaching {
-            return String::new();
+            return Vec::new();
         }
-        let held = match self.cloud.reservations(&state.id, Deadline::after(LAST_QUESTION)) {
-            Ok(held) => held,
-            Err(error) => {
-                tracing::debug!(%error, "who holds the volume is not known");
-                return String::new();
-            }
-        };
-        let describe = |one: Reservation| {
-            let server = one.server.map_or_else(|| "no server".to_owned(), |s| s.to_string());
-            format!("attachment {} ({}) for server {server}", one.id, one.word)
-        };
-        let held: Vec<_> = held.into_iter().map(describe).collect();
-        if held.is_empty() { String::new() } else { format!(", held by {}", held.join(", ")) }
+        self.cloud.reservations(&state.id, Deadline::after(LAST_QUESTION)).unwrap_or_else(|error| {
+            tracing::debug!(%error, "who holds the volume is not known");
+            Vec::new()
+        })
     }
 
     /// A volume to which no attach will come true.
@@ -181,10 +184,13 @@ impl Attachments<'_> {
     pub(in crate::driver) fn ghost(&self, state: &CloudVolume, server: &ServerId) -> Error {
         let Capabilities { volumes_side, servers_side, .. } = self.cloud.capabilities();
         let (id, status) = (&state.id, &state.status);
+        let advice = self.cloud.advice(Trouble::LeftMapping(server, id));
         Error::refused(format!(
             "{servers_side} maps volume {id} to {server}, {volumes_side} calls it {status}"
         ))
-        .hint("an operator of the cloud must remove the mapping")
+        .hint(
+            advice.unwrap_or_else(|| "an operator of the cloud must remove the mapping".to_owned()),
+        )
     }
 
     /// The two sides do not agree, and have not come to agree by themselves.
@@ -235,6 +241,25 @@ impl Attachments<'_> {
 
 pub(in crate::driver) fn no_server(node: &NodeName) -> Error {
     Error::new(Kind::Missing, format!("the cloud knows no server for node {node}"))
+}
+
+/// A change that the cloud refused more than once, or else `undone` after it took it.
+pub(in crate::driver) fn not_done(
+    id: &VolumeId,
+    server: &ServerId,
+    undone: &str,
+    refusal: Option<Error>,
+) -> Error {
+    let start = format!("for volume {id} and server {server} the cloud");
+    match refusal {
+        // Its words are the reason: the server's actions have nothing of what the interface refused.
+        Some(error) => {
+            let cause = format!("{start} refuses: {}", error.cause);
+            Error { kind: Kind::Unreachable, cause, ..error }
+        }
+        None => Error::new(Kind::Unreachable, format!("{start} {undone}"))
+            .hint("the server's actions in the cloud have the reason"),
+    }
 }
 
 /// A look that failed, behind what was learned before: that is what a person needs to know.
