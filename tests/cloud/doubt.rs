@@ -1,8 +1,8 @@
 //! "Not found" and silence are no proof that a volume is detached.
 
 use crate::scene::{PV, Scene};
-use crate::server::World;
 use crate::server::compute::Server;
+use crate::server::{Cut, Fault, World};
 use crate::support::options;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -278,5 +278,30 @@ fn a_left_second_attachment_is_named_with_what_ends_it() {
         scene.cloud.world().storage.drop_attachment(&scene.volume, &left);
         scene.node.must(scene.attach("node-a"));
         assert_eq!(scene.attached_to(), [scene.server("node-a")]);
+    }
+}
+
+/// The request uses up the call's time: the other service, which had none left to answer, is not to blame.
+#[test]
+fn a_deadline_blames_the_service_that_was_silent() {
+    for is_attach in [true, false] {
+        let scene = Scene::of_immediate();
+        if !is_attach {
+            scene.node.must(scene.attach("node-b"));
+        }
+        scene.configure("deadline.attach = 4\ndeadline.detach = 4");
+        // Cinder takes a moment for each answer, as on a busy cloud.
+        let slow = Fault::on("GET", "/volumes/*").always().delay(Duration::from_millis(300));
+        scene.cloud.fault(slow);
+        let (method, path) = if is_attach {
+            ("POST", "/servers/*/os-volume_attachments")
+        } else {
+            ("DELETE", "/servers/*/os-volume_attachments/*")
+        };
+        scene.cloud.fault(Fault::on(method, path).always().hold(Cut::Before));
+        let call = if is_attach { scene.attach("node-b") } else { scene.detach("node-b") };
+        let message = scene.node.fails(call);
+        assert!(message.contains("Nova") && !message.contains("Cinder"), "{message}");
+        assert!(message.contains(if is_attach { "available" } else { "in-use" }), "{message}");
     }
 }

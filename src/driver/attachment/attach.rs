@@ -208,8 +208,12 @@ impl Attaching<'_> {
                 Attempt { refusal: None, .. } => Trust::Own(VolumePhase::Attaching),
                 _ => Trust::Listing,
             };
-            let situation = match self.attachments.attachment_state(&state, server, trust) {
-                Ok(situation) => situation,
+            let seen = self
+                .attachments
+                .in_time(|| self.attachments.attachment_state(&state, server, trust));
+            let situation = match seen {
+                Ok(Some(situation)) => situation,
+                Ok(None) => break,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
             };
@@ -280,8 +284,9 @@ impl Attaching<'_> {
             if !self.deadline.pause(pause) && !was_asked {
                 break;
             }
-            match self.attachments.existing(&volume.id) {
-                Ok(now) => state = now,
+            match self.attachments.in_time(|| self.attachments.existing(&volume.id)) {
+                Ok(Some(now)) => state = now,
+                Ok(None) => break,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
             }

@@ -183,12 +183,13 @@ impl Detaching<'_> {
                 None if tries > 0 => Trust::Own(VolumePhase::Detaching),
                 _ => Trust::Listing,
             };
-            let situation = self.attachments.attachment_state(&state, server, trust);
-            let situation = match situation.and_then(|now| match last {
-                Some(before) if before == now => Ok(now),
-                _ => self.or_offloaded(now, server),
-            }) {
-                Ok(situation) => situation,
+            let seen = self.attachments.in_time(|| {
+                let now = self.attachments.attachment_state(&state, server, trust)?;
+                if last == Some(now) { Ok(now) } else { self.or_offloaded(now, server) }
+            });
+            let situation = match seen {
+                Ok(Some(situation)) => situation,
+                Ok(None) => break,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
             };
@@ -272,10 +273,11 @@ impl Detaching<'_> {
             if !self.deadline.pause(pause) && tries == tries_before {
                 break;
             }
-            let now = self.cloud.volume(&id, self.deadline);
+            let now = self.attachments.in_time(|| self.cloud.volume(&id, self.deadline));
             match now {
-                Ok(Some(now)) => state = now,
-                Ok(None) => return Ok((Outcome::Done, None)),
+                Ok(Some(Some(now))) => state = now,
+                Ok(Some(None)) => return Ok((Outcome::Done, None)),
+                Ok(None) => break,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
             }

@@ -214,6 +214,19 @@ impl Attachments<'_> {
         }
     }
 
+    /// What the cloud answers to a question; nothing if the call's own time was too short for an answer. A service that
+    /// had no time is not to blame: what came before it is the reason.
+    pub(in crate::driver) fn in_time<T>(
+        &self,
+        ask: impl FnOnce() -> Result<T>,
+    ) -> Result<Option<T>> {
+        let had_time = self.deadline.remaining() >= LAST_QUESTION.min(self.deadline.total() / 4);
+        match ask() {
+            Err(error) if !had_time && is_silence(&error) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
     /// How long the cloud may show nothing of a request, or contradict itself, before it counts.
     /// A mapping may go moments after the volume is shown free; a ghost stays.
     pub(in crate::driver) fn settle(&self) -> Deadline {
@@ -268,13 +281,17 @@ pub(in crate::driver) fn after_all(
     refusal: Option<&Error>,
     error: Error,
 ) -> Error {
-    if !matches!(error.kind, Kind::Unreachable | Kind::Timeout | Kind::Busy) {
+    if !is_silence(&error) {
         return error;
     }
     let (id, status, then) = (&state.id, &state.status, &error.cause);
     let said = refusal.map_or_else(String::new, |refusal| format!(" ({})", refusal.cause));
     let cause = format!("volume {id} was {status} when it was last seen{said}; then {then}");
     Error { cause, ..error }
+}
+
+fn is_silence(error: &Error) -> bool {
+    matches!(error.kind, Kind::Unreachable | Kind::Timeout | Kind::Busy)
 }
 
 /// Finished, and by the one word that is certain.
