@@ -162,7 +162,7 @@ impl Attaching<'_> {
             is_open: self.requests.open_request(&first).is_some(),
             ..Attempt::default()
         };
-        match self.try_attach(volume, server, sharing, first, &mut attempt) {
+        match self.try_attach(volume, server, sharing, first.clone(), &mut attempt) {
             Ok(state) => {
                 // A detach that ended while this attach began may have taken the name.
                 self.requests.record_pair(volume, &state)?;
@@ -177,7 +177,7 @@ impl Attaching<'_> {
             Err(error) => {
                 // Refused, or undone: nothing of it can come any more.
                 if attempt.is_noted && attempt.tries > 0 && !attempt.is_open {
-                    self.requests.end_request(volume);
+                    self.requests.undo_request(volume, &first, server);
                 }
                 Err(error)
             }
