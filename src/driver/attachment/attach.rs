@@ -198,6 +198,7 @@ impl Attaching<'_> {
         let mut settle = self.attachments.settle();
         let mut looks = self.attachments.looks();
         let mut last = None;
+        let mut looked = Instant::now();
         let mut taken_over = false;
         // An attach whose outcome this call waits for.
         let mut awaited: Option<OpenRequest> = None;
@@ -225,7 +226,7 @@ impl Attaching<'_> {
                 AttachmentState::Attached | AttachmentState::AttachedBusy => {
                     self.attachments.forget_answers(&volume.id);
                     if let (Some(asked), AttachmentState::Attached) = (attempt.asked, situation) {
-                        self.attachments.note_pace(Change::Attach, asked);
+                        self.attachments.note_pace(Change::Attach, asked, looked);
                     }
                     return Ok(state);
                 }
@@ -284,6 +285,7 @@ impl Attaching<'_> {
             if !self.deadline.pause(pause) && !was_asked {
                 break;
             }
+            looked = Instant::now();
             match self.attachments.in_time(|| self.attachments.existing(&volume.id)) {
                 Ok(Some(now)) => state = now,
                 Ok(None) => break,

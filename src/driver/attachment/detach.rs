@@ -174,6 +174,7 @@ impl Detaching<'_> {
         let mut settle = self.attachments.settle();
         let mut looks = self.attachments.looks();
         let mut last = None;
+        let mut looked = Instant::now();
         // An attach whose outcome this call waits for.
         let mut awaited: Option<OpenRequest> = None;
         loop {
@@ -227,7 +228,7 @@ impl Detaching<'_> {
                 }
                 _ if tries > 0 && situation.is_elsewhere() => {
                     if let (Some(asked), None) = (asked, &refusal) {
-                        self.attachments.note_pace(Change::Detach, asked);
+                        self.attachments.note_pace(Change::Detach, asked, looked);
                     }
                     return Ok((Outcome::Done, Some(state)));
                 }
@@ -273,6 +274,7 @@ impl Detaching<'_> {
             if !self.deadline.pause(pause) && tries == tries_before {
                 break;
             }
+            looked = Instant::now();
             let now = self.attachments.in_time(|| self.cloud.volume(&id, self.deadline));
             match now {
                 Ok(Some(Some(now))) => state = now,

@@ -239,10 +239,11 @@ impl Attachments<'_> {
         Looks::at(self.pace.and_then(|pace| pace.usual(change)), self.deadline.total())
     }
 
-    /// The cloud took this long for a change.
-    pub(in crate::driver) fn note_pace(&self, change: Change, asked: Instant) {
+    /// A change was through by the look that began at `looked`. The time of the look itself is not the change's: the
+    /// next first look would come later by more than that, and each one after it later still.
+    pub(in crate::driver) fn note_pace(&self, change: Change, asked: Instant, looked: Instant) {
         if let Some(pace) = self.pace {
-            pace.took(change, asked.elapsed());
+            pace.took(change, looked.saturating_duration_since(asked));
         }
     }
 

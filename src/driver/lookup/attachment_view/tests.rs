@@ -121,6 +121,8 @@ fn how_long_a_change_took_is_remembered() {
     let (cloud, folder) = (FakeCloud::default(), tempfile::tempdir().unwrap());
     let pace = Pace::below(folder.path());
     let view = Attachments { pace: Some(&pace), ..view(&cloud, None) };
-    view.note_pace(Change::Detach, Instant::now());
-    assert!(pace.usual(Change::Detach).is_some() && pace.usual(Change::Attach).is_none());
+    let asked = Instant::now();
+    view.note_pace(Change::Detach, asked, asked + Duration::from_millis(300));
+    assert_eq!(pace.usual(Change::Detach), Some(Duration::from_millis(300)));
+    assert_eq!(pace.usual(Change::Attach), None);
 }
