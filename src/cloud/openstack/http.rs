@@ -103,6 +103,7 @@ impl Http {
             if request.method == Method::GET { Lane::Read } else { Lane::Change(request.about) };
         let asked = format!("{} at {}", request.service, host_of(&request.url));
         let _waiting = worker::waits_for(&format_args!("{asked}"), deadline.remaining());
+        worker::service_is_asked();
         let mut last: Option<Error> = None;
         // What the service itself said is worth more than that it says nothing any more.
         let mut said: Option<Error> = None;
@@ -120,6 +121,7 @@ impl Http {
             let is_its_own = |error: &Error| had_time || error.kind != Kind::Timeout;
             let (became, outcome) = match outcome {
                 Sent::Answer(response) => {
+                    worker::service_answered();
                     self.ahead.set(ahead_in(response.headers(), SystemTime::now()));
                     let status = response.status().as_u16();
                     let asked_for = retry_after(response.headers());
