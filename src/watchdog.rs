@@ -26,6 +26,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long a call may take before it has read how long it may take.
 const AT_FIRST: Duration = Duration::from_secs(30);
 
+/// How long a person at a terminal waits for the first answer of any service.
+const SILENCE: Duration = Duration::from_secs(10);
+
 /// How long an answer that was begun may take to be read once a signal came.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -150,6 +153,7 @@ fn attend(
     };
     let mut reply = Vec::new();
     let mut progress = Progress::on(channel.terminal());
+    let mut is_silent = false;
     loop {
         // A signal that comes together with the answer comes too late.
         let why = match worker.next(progress.next_look()) {
@@ -164,7 +168,9 @@ fn attend(
             Some(News::Complaint(_)) => continue,
             None => {
                 progress.renew(&worker);
-                continue;
+                let Some(error) = unanswered(&worker) else { continue };
+                is_silent = true;
+                error
             }
             Some(News::Signal(signal)) => {
                 Error::new(Kind::Busy, format!("{signal} ended the call"))
@@ -185,7 +191,7 @@ fn attend(
         let why = named(why, &left, does);
         let sent = send(channel, &answer(&why));
         worker.settle(&left, PAPERWORK, || given_up(&why));
-        return sent;
+        return sent && !is_silent;
     }
     let sent = match channel.begin() {
         Some(stdout) => {
@@ -206,6 +212,18 @@ fn attend(
         });
     }
     sent
+}
+
+/// Why a person need not wait any longer; nothing once a service has answered. Only at a terminal is the worker looked
+/// at while it works, so kubelet's calls keep their deadline.
+fn unanswered(worker: &Worker) -> Option<Error> {
+    worker.silence().filter(|silence| *silence >= SILENCE)?;
+    let (whom, ..) = worker.waits_for()?;
+    let seconds = SILENCE.as_secs();
+    let error = Error::new(Kind::Timeout, format!("{whom} has not answered within {seconds} s"));
+    Some(error.hint(
+        "nothing was changed; check the address of the cloud and the network of this machine",
+    ))
 }
 
 /// The error, with the processes that are left behind and what ends them.

@@ -62,6 +62,12 @@ impl Capabilities {
 pub enum Trouble<'a> {
     /// A volume has failed, or is about to go.
     FailedVolume,
+    /// This volume has failed while it was attached, and so cannot be detached.
+    FailedWhileAttached(&'a VolumeId),
+    /// This server has this volume mapped, and the volume lists no attachment.
+    LeftMapping(&'a ServerId, &'a VolumeId),
+    /// A volume is not free because of an attachment of this id that no request ends.
+    LeftAttachment(&'a str),
     /// A volume is listed at a server that does not know of it, by the attachment of this id.
     ForgottenAttachment(&'a str),
     /// The cloud refuses notes.
@@ -132,6 +138,16 @@ pub trait Cloud {
     fn server_view(&self, _server: &ServerId, _deadline: Deadline) -> Result<Option<ServerView>> {
         let word = "state not known".to_owned();
         Ok(Some(ServerView { name: None, state: ServerState::Running, word }))
+    }
+
+    /// Where these credentials look, such as a project and a region, unless they show this server or this machine's
+    /// own there: only then does "not found" mean "does not exist". By default nothing is out of sight.
+    fn unproven_scope(
+        &self,
+        _server: Option<&ServerId>,
+        _deadline: Deadline,
+    ) -> Result<Option<String>> {
+        Ok(None)
     }
 
     /// What the server's host does, as far as the cloud tells.

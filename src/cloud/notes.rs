@@ -44,7 +44,7 @@ pub enum Note<'a> {
     /// An attach that is about to be asked for, until its outcome was seen.
     Request(Option<&'a AttachRequest>),
     /// Who is about to have it, if that is another one than before.
-    Tenure(&'a Tenure),
+    Tenure(Option<&'a Tenure>),
     /// How far it has come.
     Life(&'a Life),
     /// The server that has it mounted.
@@ -77,7 +77,9 @@ impl Note<'_> {
         match self {
             Self::Name(name) => name.map(ToString::to_string),
             Self::Request(request) => request.map(ToString::to_string),
-            Self::Tenure(tenure) => Some(format!("{} {}", tenure.count, tenure.server)),
+            Self::Tenure(tenure) => {
+                tenure.map(|tenure| format!("{} {}", tenure.count, tenure.server))
+            }
             Self::Life(life) => Some(life.to_string()),
             Self::MountedOn(server) => server.map(ToString::to_string),
             Self::MountedBeside(server) => Some(server.to_string()),
@@ -144,7 +146,7 @@ mod tests {
         let all = [
             Note::Name(Some(&name)),
             Note::Request(Some(&request)),
-            Note::Tenure(&tenure),
+            Note::Tenure(Some(&tenure)),
             Note::Life(&Life::HasData),
             Note::MountedOn(Some(&one)),
             Note::MountedBeside(&two),
@@ -167,6 +169,7 @@ mod tests {
         for note in [
             Note::Name(None),
             Note::Request(None),
+            Note::Tenure(None),
             Note::MountedOn(None),
             Note::NotMountedBeside(&two),
         ] {

@@ -125,6 +125,8 @@ pub enum ServerState {
     Running,
     /// It certainly does not run: it writes to no disk.
     Stopped,
+    /// The same, and no host has it: an attach is only reserved, and a detach is done at once.
+    Offloaded,
     /// Anything else.
     Other,
 }
@@ -144,7 +146,7 @@ impl ServerView {
     /// Whether it certainly does not run.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.state == ServerState::Stopped
+        matches!(self.state, ServerState::Stopped | ServerState::Offloaded)
     }
 }
 

@@ -17,6 +17,8 @@ pub enum Kind {
     Elsewhere,
     /// Another process works on it right now, or a holder keeps it busy.
     Busy,
+    /// The cloud does not do it while the server is in its state, however often one call asks.
+    Barred,
     /// The cloud did not answer properly.
     Unreachable,
     /// What was waited for did not happen in time.
@@ -41,6 +43,7 @@ impl Kind {
             Kind::Missing => "missing",
             Kind::Elsewhere => "elsewhere",
             Kind::Busy => "busy",
+            Kind::Barred => "barred",
             Kind::Unreachable => "unreachable",
             Kind::Timeout => "timeout",
             Kind::Guarded => "guarded",

@@ -31,6 +31,7 @@ mod two_servers;
 mod attach;
 mod canaries;
 mod disagreement;
+mod doubt;
 mod endless;
 mod formats;
 mod grow;

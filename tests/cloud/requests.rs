@@ -225,7 +225,12 @@ fn without_notes_a_volume_is_attached_only_where_its_detach_finds_it() {
     scene.cloud.fault(forbidden());
     let message = scene.node.fails(scene.attach("node-b"));
     assert!(message.contains("403"), "{message}");
+    assert!(message.contains("give the PersistentVolume one of these names"), "{message}");
     assert!(scene.attached_to().is_empty(), "{:?}", scene.attached_to());
+    // Its name in the cloud is another one: the same.
+    "another".clone_into(&mut scene.cloud.world().volume_mut(&scene.volume).name);
+    let message = scene.node.fails(scene.attach("node-b"));
+    assert!(message.contains("give the PersistentVolume one of these names"), "{message}");
     PV.clone_into(&mut scene.cloud.world().volume_mut(&scene.volume).name);
     scene.node.must(scene.attach("node-b"));
     scene.node.must(scene.attach("node-b"));
@@ -271,4 +276,92 @@ fn a_doubt_about_a_name_is_ended_where_the_cloud_allows_no_notes() {
     scene.cloud.world().attached("data", &server);
     scene.node.must(by_name);
     assert!(scene.attached_to().is_empty(), "the one that the person named");
+}
+
+/// Nova maps the volume, and Cinder lists its attachment so much later.
+fn slow_records(time: Duration) -> Scene {
+    let record = u64::try_from(time.as_millis()).unwrap();
+    Scene::of(World::demo().delays(Delays { record, ..Delays::default() }))
+}
+
+/// What looks like a ghost is an attach under way, for as long as its note is open.
+#[test]
+fn a_slow_record_of_an_attach_is_waited_for_and_not_called_a_ghost() {
+    let scene = slow_records(Duration::from_secs(9));
+    killed_attach(&scene, "node-b");
+    // Half of a call's time is what a ghost is given.
+    scene.configure("deadline.detach = 3");
+    let message = scene.node.fails(scene.detach("node-b"));
+    assert!(message.contains("may still come true") && !message.contains("remove"), "{message}");
+    let message = scene.node.fails(scene.is_attached("node-b"));
+    assert!(message.contains("may still come true") && !message.contains("remove"), "{message}");
+    assert!(note(&scene.cloud, &scene.volume, ASKED).is_some());
+    scene.configure("deadline.detach = 12");
+    scene.node.must(scene.detach("node-b"));
+    nothing_is_to_come(&scene);
+    assert!(scene.attached_to().is_empty());
+}
+
+/// The attach that is called again waits for the first one; where its time is over first the note stays.
+#[test]
+fn an_attach_called_again_waits_for_the_slow_record() {
+    let scene = slow_records(Duration::from_secs(8));
+    killed_attach(&scene, "node-b");
+    scene.configure("deadline.attach = 3");
+    let message = scene.node.fails(scene.attach("node-b"));
+    assert!(message.contains("may still come true"), "{message}");
+    assert!(note(&scene.cloud, &scene.volume, ASKED).is_some());
+    scene.configure("deadline.attach = 12");
+    scene.node.must(scene.attach("node-b"));
+    assert_eq!(scene.attached_to(), [scene.server("node-b")]);
+    assert_eq!(note(&scene.cloud, &scene.volume, ASKED), None);
+}
+
+const TENURE: &str = "incloud-disk-tenure";
+
+/// The volume stays as it was: a name that nothing goes by would be found by later detaches.
+#[test]
+fn an_attach_that_was_refused_leaves_no_name_and_no_count() {
+    for was_attached_before in [false, true] {
+        let scene = Scene::of_immediate();
+        if was_attached_before {
+            scene.node.must(scene.attach("node-a"));
+            scene.node.must(scene.detach("node-a"));
+        }
+        let before = note(&scene.cloud, &scene.volume, TENURE);
+        scene.cloud.world().server_mut("node-b").locked = true;
+        scene.node.fails(scene.attach("node-b"));
+        for key in [ASKED, NAME] {
+            assert_eq!(note(&scene.cloud, &scene.volume, key), None, "{key}");
+        }
+        assert_eq!(note(&scene.cloud, &scene.volume, TENURE), before);
+    }
+}
+
+/// Whoever of two asks last, the count that stays is the winner's.
+#[test]
+fn the_loser_of_a_race_leaves_the_winners_count() {
+    for (winner, loser) in [("node-a", "node-b"), ("node-b", "node-a")] {
+        let scene = Scene::of_immediate();
+        // The loser has seen the volume free, and its request comes after the winner's whole attach.
+        let server = scene.server(loser);
+        let path = format!("/servers/{server}/os-volume_attachments");
+        scene.cloud.fault(Fault::on("POST", &path).delay(Duration::from_secs(3)));
+        scene.configure("deadline.attach = 12");
+        let late = spawn(scene.node.command(scene.attach(loser)));
+        while note(&scene.cloud, &scene.volume, ASKED).is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // As if the winner had noted its own at the same moment.
+        {
+            let mut world = scene.cloud.world();
+            world.attached("data", winner);
+            world.volume_mut("data").metadata.remove(ASKED);
+        }
+        let answer = Answer::finish(late.0, late.1);
+        assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+        let count = note(&scene.cloud, &scene.volume, TENURE);
+        assert_eq!(count, Some(format!("1 {}", scene.server(winner))));
+        assert_eq!(note(&scene.cloud, &scene.volume, NAME).as_deref(), Some(PV));
+    }
 }

@@ -193,3 +193,24 @@ fn attaches_of_one_server_are_asked_for_in_the_order_in_which_they_came() {
     let latest = order.iter().enumerate().map(|(place, n)| place.abs_diff(*n)).max();
     assert!(order.len() == COUNT && latest <= Some(1), "{order:?}");
 }
+
+/// The time that the looks take is no part of what is remembered of a change, or each first look would come later than
+/// the one before.
+#[test]
+fn a_quick_detach_is_looked_for_when_it_is_through() {
+    for (detaching, most) in [(200, 380), (300, 480)] {
+        let delays = Delays { reserved: 10, attaching: 20, detaching, ..Delays::default() };
+        let scene = Scene::of(World::demo().delays(delays));
+        scene.cloud.fault(Fault::on("GET", "/**").always().delay(Duration::from_millis(60)));
+        let mut seen = Vec::new();
+        for _ in 0..8 {
+            scene.node.must(scene.attach("node-b"));
+            scene.node.must(scene.detach("node-b"));
+            let text = std::fs::read(scene.node.own().join("run/pace")).unwrap();
+            let pace: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            seen = pace["detach"].as_array().unwrap().clone();
+        }
+        let last = seen.last().and_then(serde_json::Value::as_u64).unwrap();
+        assert!(last >= detaching && last < most, "{detaching}: {seen:?}");
+    }
+}

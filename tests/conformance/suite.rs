@@ -397,7 +397,7 @@ fn with_samples(
             end: Some(Note::Request(None)),
         },
         Sample {
-            note: Note::Tenure(&tenure),
+            note: Note::Tenure(Some(&tenure)),
             is_shown: &|volume| volume.tenure.as_ref() == Some(&tenure),
             end: None,
         },

@@ -3,10 +3,12 @@
 //! ring as root.
 
 use crate::calls;
+use crate::looking::silent_cloud_with;
 use crate::streams::on_a_terminal;
-use crate::support::{Node, has, output_of, skip};
+use crate::support::{Answer, Node, has, output_of, skip};
 use std::fs;
 use std::process::Command;
+use std::time::Instant;
 
 /// The worst messages of fee4868, and what takes their place. Two more are in `host::census` ("change too fast
 /// to list") and in `model::mount::staleness` ("now belongs to another disk").
@@ -164,4 +166,24 @@ fn a_table_of_a_manual_page_stays_a_table() {
     for row in rows {
         assert!(lines.contains(&row.trim()), "{row}: {shown}");
     }
+}
+
+/// A person is told that the cloud is silent; kubelet's call waits up to its deadline, and has its answer with status 0.
+#[test]
+fn a_silent_cloud_ends_a_call_at_a_terminal_after_ten_seconds() {
+    let (test, node) = ("a_silent_cloud_ends_a_call_at_a_terminal_after_ten_seconds", Node::new());
+    let _listener = silent_cloud_with(&node, ("", "p"), "[deadline]\ndetach = 20\nattach = 20\n");
+    let options = r#"'{"volumeID":"6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5"}'"#;
+    for words in ["detach pv-1 node-a", &format!("attach {options} node-a")] {
+        let begin = Instant::now();
+        let Some((status, shown)) = on_a_terminal(test, &node, words) else { return };
+        let took = begin.elapsed().as_secs();
+        assert_eq!(status, 1, "{shown}");
+        assert!(shown.contains("has not answered within 10 s"), "{shown}");
+        assert!((10..19).contains(&took), "{took} s: {shown}");
+    }
+    let begin = Instant::now();
+    let answer = Answer::of(node.command(["detach", "pv-1", "node-a"]));
+    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    assert!(begin.elapsed().as_secs() >= 19, "{:?}", begin.elapsed());
 }

@@ -60,6 +60,9 @@ pub(super) struct Http {
     ahead: Cell<Option<i64>>,
 }
 
+/// A request that had less time than this says nothing of its service.
+const SHORTEST: Duration = Duration::from_secs(1);
+
 enum Sent {
     Answer(Response),
     /// It did not reach the service.
@@ -100,6 +103,7 @@ impl Http {
             if request.method == Method::GET { Lane::Read } else { Lane::Change(request.about) };
         let asked = format!("{} at {}", request.service, host_of(&request.url));
         let _waiting = worker::waits_for(&format_args!("{asked}"), deadline.remaining());
+        worker::service_is_asked();
         let mut last: Option<Error> = None;
         // What the service itself said is worth more than that it says nothing any more.
         let mut said: Option<Error> = None;
@@ -109,11 +113,15 @@ impl Http {
                 Ok(leave) => leave,
                 Err(busy) => return Err(reason(said, last).unwrap_or(busy)),
             };
+            let had_time = deadline.remaining() >= SHORTEST;
             let (sent, outcome) = (leave.sent(), self.once(request, deadline)?);
             drop(leave);
             let report = |heard| self.limiter.report(&asked, heard, sent);
+            // A service is not silent because the call had no time left for it.
+            let is_its_own = |error: &Error| had_time || error.kind != Kind::Timeout;
             let (became, outcome) = match outcome {
                 Sent::Answer(response) => {
+                    worker::service_answered();
                     self.ahead.set(ahead_in(response.headers(), SystemTime::now()));
                     let status = response.status().as_u16();
                     let asked_for = retry_after(response.headers());
@@ -127,11 +135,15 @@ impl Http {
                     (Tried::Answered { status, asked_for }, Ok(answer))
                 }
                 Sent::Failed(error) => {
-                    report(Heard::Failure(&error.cause));
+                    if is_its_own(&error) {
+                        report(Heard::Failure(&error.cause));
+                    }
                     (Tried::NotReached, Err(error))
                 }
                 Sent::Unknown(error) => {
-                    report(Heard::Failure(&error.cause));
+                    if is_its_own(&error) {
+                        report(Heard::Failure(&error.cause));
+                    }
                     (Tried::Unknown, Err(error))
                 }
             };

@@ -92,22 +92,15 @@ fn rebased(host: &str, href: &str) -> Option<String> {
 /// what was tried, without the secret.
 fn refused(answer: &HttpAnswer, access: &Access) -> Error {
     let who = match &access.login {
-        Login::Password { user, .. } => format!("user {}", text(user)),
+        Login::Password { user, .. } => format!("user {user}"),
         Login::ApplicationCredential { credential, .. } => {
-            format!("application credential {}", text(credential))
+            format!("application credential {credential}")
         }
     };
     let error = failed(KEYSTONE, answer);
     let at = Redaction::default().redacted(&access.auth_url).into_owned();
     Error::new(Kind::Config, format!("{who} cannot log in at {at}: {}", error.cause))
         .hint("check the credentials and the project in the configuration")
-}
-
-fn text(named: &Named) -> &str {
-    match named {
-        Named::Id(id) => id,
-        Named::Name(name, _) => name,
-    }
 }
 
 fn session(access: &Access, answer: &HttpAnswer) -> Result<Session> {

@@ -303,8 +303,27 @@ impl Cloud for OpenStack {
         }
     }
 
+    fn unproven_scope(
+        &self,
+        server: Option<&ServerId>,
+        deadline: Deadline,
+    ) -> Result<Option<String>> {
+        let is_visible = match server {
+            Some(server) => self.existing(server, deadline)?.is_some(),
+            None => false,
+        };
+        if is_visible || self.own_server(deadline)?.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(self.services.access().scope()))
+    }
+
     fn attached_to(&self, server: &ServerId, deadline: Deadline) -> Result<Vec<CloudVolume>> {
-        let mapped = self.services.attachments_of(server.as_str(), deadline)?.unwrap_or_default();
+        let mapped = self.services.attachments_of(server.as_str(), deadline)?;
+        if mapped.is_some() {
+            self.seen_servers.borrow_mut().insert(server.clone());
+        }
+        let mapped = mapped.unwrap_or_default();
         let mut attached = Vec::new();
         for one in mapped {
             let Some(volume) = self.services.volume(&one.volume, deadline)? else { continue };

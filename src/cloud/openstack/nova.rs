@@ -6,9 +6,10 @@ use super::wire::{
     Action, ActionBody, ActionsBody, AttachmentBody, AttachmentsBody, Event, Server,
     ServerAttachment, ServerBody, ServersBody,
 };
+use super::words;
 use crate::host::clock::Deadline;
 use crate::model::cloud::request::Work;
-use crate::model::error::{Error, Result};
+use crate::model::error::{Error, Kind, Result};
 use serde_json::json;
 
 /// `compute 2.60` attaches volumes that several servers may have; lower versions are sent
@@ -153,7 +154,7 @@ impl Services {
             _ if is_full(&answer) => Err(self.full(server, &answer, deadline)),
             403 => Err(refused(Service::Compute, &answer)
                 .hint("the credential's role does not allow to attach volumes")),
-            _ => Err(refused(Service::Compute, &answer)),
+            _ => Err(refused_change(server, &answer)),
         }
     }
 
@@ -169,7 +170,7 @@ impl Services {
         let answer = self.send(&ask, deadline)?;
         match answer.status {
             202 | 204 => Ok(()),
-            _ => Err(refused(Service::Compute, &answer)),
+            _ => Err(refused_change(server, &answer)),
         }
     }
 
@@ -184,6 +185,15 @@ impl Services {
             error.cause
         ))
         .hint("detach volumes from that node, move pods to another, or have the limit raised")
+    }
+}
+
+/// A change that Nova refused. Where it refuses because of the server's state, asking again within a call is no use.
+fn refused_change(server: &str, answer: &HttpAnswer) -> Error {
+    let error = refused(Service::Compute, answer);
+    match words::advice_on_server(server, answer.status, &answer.words) {
+        Some(advice) => Error { kind: Kind::Barred, ..error }.hint(advice),
+        None => error,
     }
 }
 

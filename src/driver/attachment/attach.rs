@@ -8,7 +8,7 @@ use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::remote_mark::{Marks, RemoteMarks};
 use crate::driver::heal::Healing;
 use crate::driver::lookup::attachment_view::{
-    Asking, Attachments, Trust, after_all, is_settled, no_server,
+    Asking, Attachments, Trust, after_all, is_settled, no_server, not_done,
 };
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::memory::Memory;
@@ -19,7 +19,7 @@ use crate::host::Devices;
 use crate::host::clock::Deadline;
 use crate::host::pace::Change;
 use crate::host::shared_answers::Answers;
-use crate::model::cloud::attachment_state::{AttachmentState, Mapping, Sharing};
+use crate::model::cloud::attachment_state::{AttachmentState, Mapping, Sharing, VolumePhase};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::report::tear_down::TearDown;
@@ -162,7 +162,7 @@ impl Attaching<'_> {
             is_open: self.requests.open_request(&first).is_some(),
             ..Attempt::default()
         };
-        match self.try_attach(volume, server, sharing, first, &mut attempt) {
+        match self.try_attach(volume, server, sharing, first.clone(), &mut attempt) {
             Ok(state) => {
                 // A detach that ended while this attach began may have taken the name.
                 self.requests.record_pair(volume, &state)?;
@@ -177,7 +177,7 @@ impl Attaching<'_> {
             Err(error) => {
                 // Refused, or undone: nothing of it can come any more.
                 if attempt.is_noted && attempt.tries > 0 && !attempt.is_open {
-                    self.requests.end_request(volume);
+                    self.requests.undo_request(volume, &first, server);
                 }
                 Err(error)
             }
@@ -198,18 +198,23 @@ impl Attaching<'_> {
         let mut settle = self.attachments.settle();
         let mut looks = self.attachments.looks();
         let mut last = None;
+        let mut looked = Instant::now();
         let mut taken_over = false;
-        // Another server's attach whose outcome this call waits for.
+        // An attach whose outcome this call waits for.
         let mut awaited: Option<OpenRequest> = None;
         loop {
             // What this call asked for and the volume lists, the servers' side has made.
             let trust = match attempt {
                 Attempt { tries: 0, .. } => Trust::Both,
-                Attempt { refusal: None, .. } => Trust::Own,
+                Attempt { refusal: None, .. } => Trust::Own(VolumePhase::Attaching),
                 _ => Trust::Listing,
             };
-            let situation = match self.attachments.attachment_state(&state, server, trust) {
-                Ok(situation) => situation,
+            let seen = self
+                .attachments
+                .in_time(|| self.attachments.attachment_state(&state, server, trust));
+            let situation = match seen {
+                Ok(Some(situation)) => situation,
+                Ok(None) => break,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
             };
@@ -221,7 +226,7 @@ impl Attaching<'_> {
                 AttachmentState::Attached | AttachmentState::AttachedBusy => {
                     self.attachments.forget_answers(&volume.id);
                     if let (Some(asked), AttachmentState::Attached) = (attempt.asked, situation) {
-                        self.attachments.note_pace(Change::Attach, asked);
+                        self.attachments.note_pace(Change::Attach, asked, looked);
                     }
                     return Ok(state);
                 }
@@ -251,7 +256,13 @@ impl Attaching<'_> {
                     }
                 }
                 AttachmentState::Ghost if settle.over() => {
-                    return Err(self.attachments.ghost(&state, server));
+                    awaited = self.requests.open_request_of(&state, server);
+                    if awaited.is_none() {
+                        return Err(self.attachments.ghost(&state, server));
+                    }
+                    // The block service may be slow to list it, so the note outlives this call.
+                    attempt.is_open = true;
+                    settle = self.attachments.settle();
                 }
                 AttachmentState::Forgotten | AttachmentState::ServerGone if settle.over() => {
                     self.takeovers.take_over(&state, server)?;
@@ -274,14 +285,16 @@ impl Attaching<'_> {
             if !self.deadline.pause(pause) && !was_asked {
                 break;
             }
-            match self.attachments.existing(&volume.id) {
-                Ok(now) => state = now,
+            looked = Instant::now();
+            match self.attachments.in_time(|| self.attachments.existing(&volume.id)) {
+                Ok(Some(now)) => state = now,
+                Ok(None) => break,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
             }
         }
         match awaited {
-            Some(rival) => Err(rival.into_error(&state)),
+            Some(open) => Err(open.into_error(&state)),
             None => Err(self.attachments.still_moving(&state, attempt.refusal.clone())),
         }
     }
@@ -353,10 +366,7 @@ impl Attaching<'_> {
     }
 
     fn ask_whether_attached(&self, volume: &Volume, node: &NodeName) -> Result<bool> {
-        let ask = |server: Option<&ServerId>| match server {
-            Some(server) => self.is_attached_to(volume, server),
-            None => Ok(false),
-        };
+        let ask = |server: Option<&ServerId>| self.is_attached_to(volume, server);
         self.attachments.at_server_of(
             node,
             Asking::Shared,
@@ -365,8 +375,11 @@ impl Attaching<'_> {
         )
     }
 
-    fn is_attached_to(&self, volume: &Volume, server: &ServerId) -> Result<bool> {
-        let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else { return Ok(false) };
+    fn is_attached_to(&self, volume: &Volume, server: Option<&ServerId>) -> Result<bool> {
+        let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else {
+            return self.attachments.prove_missing(volume.id.as_str(), server).map(|()| false);
+        };
+        let Some(server) = server else { return Ok(false) };
         let is_attached = match self.attachments.attachment_state(&state, server, Trust::Listing)? {
             AttachmentState::Attached
             | AttachmentState::AttachedBusy
@@ -377,7 +390,12 @@ impl Attaching<'_> {
             | AttachmentState::Shareable
             | AttachmentState::BusyElsewhere => false,
             AttachmentState::Busy => return Err(self.attachments.still_moving(&state, None)),
-            AttachmentState::Ghost => return Err(self.attachments.ghost(&state, server)),
+            AttachmentState::Ghost => {
+                return Err(match self.requests.open_request_of(&state, server) {
+                    Some(open) => open.into_error(&state),
+                    None => self.attachments.ghost(&state, server),
+                });
+            }
             AttachmentState::Forgotten | AttachmentState::ServerGone => {
                 return Err(self.attachments.contradiction(&state, server));
             }
@@ -386,9 +404,7 @@ impl Attaching<'_> {
         if is_attached {
             self.requests.record_pair(volume, &state)?;
             self.memory.remember_name_if_unlocked(volume);
-        } else if let Some(open) = self.requests.open_request(&state)
-            && open.request.server == *server
-        {
+        } else if let Some(open) = self.requests.open_request_of(&state, server) {
             // A "no" would make the orchestrator give the volume to another node.
             return Err(open.into_error(&state));
         }
@@ -407,13 +423,5 @@ fn mapped_at(server: &ServerId) -> String {
 }
 
 fn undone(volume: &Volume, server: &ServerId, refusal: Option<Error>) -> Error {
-    let why = refusal.map_or_else(
-        || "took the attachment and undid it".to_owned(),
-        |error| format!("does not attach: {}", error.cause),
-    );
-    Error::new(
-        Kind::Unreachable,
-        format!("for volume {} and server {server} the cloud {why}", volume.id),
-    )
-    .hint("the server's actions in the cloud have the reason")
+    not_done(&volume.id, server, "took the attachment and undid it", refusal)
 }

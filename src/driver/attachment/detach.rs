@@ -1,13 +1,13 @@
 //! Detach a volume from a server.
 
-use crate::cloud::{Cloud, CloudVolume, Note};
+use crate::cloud::{Cloud, CloudVolume, Note, ServerState, Trouble};
 use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
 use crate::driver::attachment::takeover::Takeovers;
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::guard::{Guard, UsersSeen};
 use crate::driver::heal::recovery::Recovery;
-use crate::driver::lookup::attachment_view::{Asking, Attachments, Trust, after_all};
+use crate::driver::lookup::attachment_view::{Asking, Attachments, Trust, after_all, not_done};
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::locking::Locking;
@@ -18,11 +18,12 @@ use crate::host::clock::Deadline;
 use crate::host::locks::{Lock, Locks};
 use crate::host::pace::Change;
 use crate::host::records::Records;
-use crate::model::cloud::attachment_state::{AttachmentState, Mapping};
+use crate::model::cloud::attachment_state::{AttachmentState, Mapping, VolumePhase};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// A guest that does not let go makes the cloud roll a detach back: it is asked once more.
@@ -74,7 +75,9 @@ impl Detaching<'_> {
             Some(state) => {
                 self.detach_volume(&state.id.clone(), name, Some(state), (node, server), force)
             }
-            None => Ok(Outcome::Already),
+            None => {
+                self.attachments.prove_missing(name.as_str(), server).map(|()| Outcome::Already)
+            }
         };
         self.attachments.at_server_of(node, Asking::Anew, is_not_done, detach)
     }
@@ -116,6 +119,7 @@ impl Detaching<'_> {
             None => self.cloud.volume(id, self.deadline)?,
         };
         let Some(state) = state else {
+            self.attachments.prove_missing(id.as_str(), server)?;
             self.forget(id, name);
             return Ok(Outcome::Already);
         };
@@ -148,8 +152,7 @@ impl Detaching<'_> {
         if node == self.this_node {
             self.refusals.end_refusals(id, &[TearDown::Detach]);
         }
-        let was_seen_at = (outcome == Outcome::Done).then_some(server);
-        self.forget_everywhere(id, state.as_ref(), was_seen_at, name)?;
+        self.forget_everywhere(id, state.as_ref(), (Some(server), outcome), name)?;
         Ok(outcome)
     }
 
@@ -171,17 +174,23 @@ impl Detaching<'_> {
         let mut settle = self.attachments.settle();
         let mut looks = self.attachments.looks();
         let mut last = None;
+        let mut looked = Instant::now();
         // An attach whose outcome this call waits for.
         let mut awaited: Option<OpenRequest> = None;
         loop {
             // The servers' side is asked to end the attachment: it then says if it has none.
             let trust = match &refusal {
                 Some(error) if error.kind == Kind::Missing => Trust::Both,
-                None if tries > 0 => Trust::Own,
+                None if tries > 0 => Trust::Own(VolumePhase::Detaching),
                 _ => Trust::Listing,
             };
-            let situation = match self.attachments.attachment_state(&state, server, trust) {
-                Ok(situation) => situation,
+            let seen = self.attachments.in_time(|| {
+                let now = self.attachments.attachment_state(&state, server, trust)?;
+                if last == Some(now) { Ok(now) } else { self.or_offloaded(now, server) }
+            });
+            let situation = match seen {
+                Ok(Some(situation)) => situation,
+                Ok(None) => break,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
             };
@@ -207,12 +216,19 @@ impl Detaching<'_> {
                     settle = self.attachments.settle();
                     looks = self.attachments.looks_at(Change::Detach);
                     refusal = self.request_detach(&id, server)?;
+                    if let (VolumePhase::Failed, Some(Kind::Refused)) =
+                        (state.status.phase, refusal.as_ref().map(|error| error.kind))
+                    {
+                        let advice = self.cloud.advice(Trouble::FailedWhileAttached(&id));
+                        let error = kept(&id, server, refusal);
+                        return Err(advice.into_iter().fold(error, Error::hint));
+                    }
                     asked = Some(Instant::now());
                     failpoints::step("detach.requested");
                 }
                 _ if tries > 0 && situation.is_elsewhere() => {
                     if let (Some(asked), None) = (asked, &refusal) {
-                        self.attachments.note_pace(Change::Detach, asked);
+                        self.attachments.note_pace(Change::Detach, asked, looked);
                     }
                     return Ok((Outcome::Done, Some(state)));
                 }
@@ -225,10 +241,7 @@ impl Detaching<'_> {
                 | AttachmentState::BusyElsewhere
                     if situation != AttachmentState::BusyElsewhere || settle.over() =>
                 {
-                    let open = self
-                        .requests
-                        .open_request(&state)
-                        .filter(|open| open.request.server == *server);
+                    let open = self.requests.open_request_of(&state, server);
                     if tries > 0 || open.is_none() {
                         let attached_to = state.attachments.first().map(|one| one.server.as_str());
                         tracing::info!(volume = %id, %server, attached_to, "not attached there");
@@ -237,7 +250,13 @@ impl Detaching<'_> {
                     awaited = open;
                 }
                 AttachmentState::Ghost if settle.over() => {
-                    return Err(self.attachments.ghost(&state, server));
+                    // The block service may only be slow to list an attach that is under way.
+                    let open = self.requests.open_request_of(&state, server);
+                    if tries > 0 || open.is_none() {
+                        return Err(self.attachments.ghost(&state, server));
+                    }
+                    awaited = open;
+                    settle = self.attachments.settle();
                 }
                 AttachmentState::Forgotten | AttachmentState::ServerGone if settle.over() => {
                     return Err(self.attachments.contradiction(&state, server));
@@ -255,10 +274,12 @@ impl Detaching<'_> {
             if !self.deadline.pause(pause) && tries == tries_before {
                 break;
             }
-            let now = self.cloud.volume(&id, self.deadline);
+            looked = Instant::now();
+            let now = self.attachments.in_time(|| self.cloud.volume(&id, self.deadline));
             match now {
-                Ok(Some(now)) => state = now,
-                Ok(None) => return Ok((Outcome::Done, None)),
+                Ok(Some(Some(now))) => state = now,
+                Ok(Some(None)) => return Ok((Outcome::Done, None)),
+                Ok(None) => break,
                 Err(_) if awaited.is_some() && self.deadline.over() => break,
                 Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
             }
@@ -267,6 +288,17 @@ impl Detaching<'_> {
             Some(open) if tries == 0 => Err(open.into_error(&state)),
             _ => Err(self.attachments.still_moving(&state, refusal)),
         }
+    }
+
+    /// An attach to a server without a host never finishes: the volume stays reserved, and is asked back as if it was
+    /// attached.
+    fn or_offloaded(&self, now: AttachmentState, server: &ServerId) -> Result<AttachmentState> {
+        if now != AttachmentState::Attaching {
+            return Ok(now);
+        }
+        let view = self.cloud.server_view(server, self.deadline)?;
+        let is_offloaded = view.is_some_and(|view| view.state == ServerState::Offloaded);
+        Ok(if is_offloaded { AttachmentState::Attached } else { now })
     }
 
     /// What this machine can see decides; where it sees nothing, or is another one, the mark that
@@ -291,7 +323,7 @@ impl Detaching<'_> {
         self.attachments.forget_answers(id);
         match self.cloud.detach(id, server, self.deadline) {
             Ok(()) => Ok(None),
-            Err(error) if error.kind == Kind::Config => Err(error),
+            Err(error) if matches!(error.kind, Kind::Config | Kind::Barred) => Err(error),
             Err(error) => {
                 tracing::warn!(volume = %id, %server, %error, "the cloud did not simply take the detach");
                 Ok(Some(error))
@@ -315,26 +347,27 @@ impl Detaching<'_> {
         }
         tracing::info!(volume = %state.id, %node, "the node's server does not exist");
         let state = self.cloud.volume(&state.id, self.deadline)?.unwrap_or_else(|| state.clone());
-        self.forget_everywhere(&state.id, Some(&state), None, name)?;
+        self.forget_everywhere(&state.id, Some(&state), (None, Outcome::Already), name)?;
         Ok(Outcome::Already)
     }
 
     /// Forgets the name of a volume that is attached nowhere any more, and that no request may still
-    /// attach: `seen` is how it was seen last, and `was_at` the server that it was seen at before.
+    /// attach: `seen` is how it was seen last, and `server` the one that it was detached from.
     fn forget_everywhere(
         &self,
         id: &VolumeId,
         seen: Option<&CloudVolume>,
-        was_at: Option<&ServerId>,
+        (server, outcome): (Option<&ServerId>, Outcome),
         name: &VolumeName,
     ) -> Result<()> {
         if let Some(state) = seen {
             // A request of the server that the volume was seen at has its outcome, whichever
             // other server has the volume.
-            let is_outcome =
-                state.requested.as_ref().is_some_and(|request| was_at == Some(&request.server));
+            let is_outcome = outcome == Outcome::Done
+                && state.requested.as_ref().is_some_and(|request| server == Some(&request.server));
             let is_over = state.attachments.is_empty()
-                && (is_outcome || self.requests.open_request(state).is_none());
+                && (is_outcome || self.requests.open_request(state).is_none())
+                && !self.is_mapped_where_recorded(state, server)?;
             // Who does not have it any more has no mark beside another's.
             let gone = |server: &&ServerId| state.attachment_to(server).is_none();
             let beside = state.mounted_beside.iter().filter(gone);
@@ -357,6 +390,24 @@ impl Detaching<'_> {
         }
         self.forget(id, name);
         Ok(())
+    }
+
+    /// Whether a server that had the volume last still has it mapped, although the volume lists no attachment: an
+    /// operator may have reset its status. Without the name, a detach from that server would find no volume.
+    fn is_mapped_where_recorded(
+        &self,
+        state: &CloudVolume,
+        known: Option<&ServerId>,
+    ) -> Result<bool> {
+        let recorded = [state.tenure.as_ref().map(|last| &last.server), state.mounted_on.as_ref()];
+        let recorded: BTreeSet<_> = recorded.into_iter().flatten().collect();
+        for server in recorded.into_iter().filter(|server| Some(*server) != known) {
+            if self.cloud.mapping(&state.id, server, self.deadline)? == Mapping::Mapped {
+                tracing::warn!(volume = %state.id, %server, "this server still maps the volume: its name stays");
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The volume is detached, whether the cloud allows to remove notes or not: what stays is another
@@ -400,10 +451,5 @@ fn attached_anew(id: &VolumeId, server: &ServerId) -> Error {
 }
 
 fn kept(id: &VolumeId, server: &ServerId, refusal: Option<Error>) -> Error {
-    let why = refusal.map_or_else(
-        || "took the detach and undid it: the guest may hold the disk".to_owned(),
-        |error| format!("does not detach: {}", error.cause),
-    );
-    Error::new(Kind::Unreachable, format!("for volume {id} and server {server} the cloud {why}"))
-        .hint("the server's actions in the cloud have the reason")
+    not_done(id, server, "took the detach and undid it: the guest may hold the disk", refusal)
 }

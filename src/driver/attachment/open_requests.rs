@@ -67,6 +67,18 @@ impl OpenRequests<'_> {
         request.open_for(now, work, silence).map(open)
     }
 
+    /// The same for requests of this server alone.
+    pub(in crate::driver) fn open_request_of(
+        &self,
+        state: &CloudVolume,
+        server: &ServerId,
+    ) -> Option<OpenRequest> {
+        match &state.requested {
+            Some(request) if request.server == *server => self.open_request(state),
+            _ => None,
+        }
+    }
+
     /// The same for requests of other servers than this one.
     pub(in crate::driver) fn open_request_elsewhere(
         &self,
@@ -99,14 +111,46 @@ impl OpenRequests<'_> {
         // The name is written each time: a detach that ends in this moment may take it away.
         let mut notes = vec![Note::Request(Some(&request))];
         notes.extend(volume.name.as_ref().map(|name| Note::Name(Some(name))));
-        notes.extend(tenure.as_ref().map(Note::Tenure));
-        match self.cloud.note(&volume.id, &notes, self.deadline) {
-            Err(error) if error.kind == Kind::Config && is_found_without_notes(volume, state) => {
-                tracing::warn!(volume = %volume.id, %error, "the cloud allows no notes with the volume: an attach whose caller is killed is not waited for");
-                Ok(())
-            }
-            other => other,
+        notes.extend(tenure.as_ref().map(|tenure| Note::Tenure(Some(tenure))));
+        self.note_if_allowed(volume, state, &notes)
+    }
+
+    /// The request was refused: its note ends, and the name and the count go back to what they were before it. A server
+    /// that got the volume meanwhile keeps the name, and its count.
+    pub(in crate::driver) fn undo_request(
+        &self,
+        volume: &Volume,
+        before: &CloudVolume,
+        server: &ServerId,
+    ) {
+        let undone = self.cloud.volume(&volume.id, self.deadline).and_then(|now| match now {
+            Some(now) => self.undo_notes(before, &now, server),
+            None => Ok(()),
+        });
+        if let Err(error) = undone {
+            tracing::warn!(volume = %volume.id, %error, "notes of the refused attach stay; a later call removes them");
         }
+    }
+
+    fn undo_notes(&self, before: &CloudVolume, now: &CloudVolume, server: &ServerId) -> Result<()> {
+        let is_own = |request: &AttachRequest| request.server == *server;
+        let rival = now.requested.as_ref().filter(|request| !is_own(request));
+        let winner = now.attachments.first().map(|one| &one.server);
+        let winner = winner.or(rival.map(|request| &request.server));
+        let mut notes = Vec::new();
+        if now.requested.as_ref().is_some_and(is_own) {
+            notes.push(Note::Request(None));
+        }
+        let mine = now.tenure.as_ref().filter(|tenure| tenure.server == *server);
+        let of_winner =
+            winner.zip(mine).map(|(server, mine)| Tenure { server: server.clone(), ..*mine });
+        if mine.is_some() && now.tenure != before.tenure {
+            notes.push(Note::Tenure(of_winner.as_ref().or(before.tenure.as_ref())));
+        }
+        if winner.is_none() && now.recorded_name != before.recorded_name {
+            notes.push(Note::Name(before.recorded_name.as_ref()));
+        }
+        if notes.is_empty() { Ok(()) } else { self.cloud.note(&now.id, &notes, self.deadline) }
     }
 
     /// The request's outcome was seen. If its note cannot be removed, the next call that sees the
@@ -147,11 +191,20 @@ impl OpenRequests<'_> {
         Ok(())
     }
 
-    /// A cloud that allows no notes is no hindrance where a detach finds the volume all the same.
     fn note_name(&self, volume: &Volume, state: &CloudVolume, name: &VolumeName) -> Result<()> {
-        match self.cloud.note(&volume.id, &[Note::Name(Some(name))], self.deadline) {
+        self.note_if_allowed(volume, state, &[Note::Name(Some(name))])
+    }
+
+    /// A cloud that allows no notes is no hindrance where a detach finds the volume all the same.
+    fn note_if_allowed(
+        &self,
+        volume: &Volume,
+        state: &CloudVolume,
+        notes: &[Note<'_>],
+    ) -> Result<()> {
+        match self.cloud.note(&volume.id, notes, self.deadline) {
             Err(error) if error.kind == Kind::Config && is_found_without_notes(volume, state) => {
-                tracing::debug!(volume = %volume.id, %name, %error, "the name is not noted");
+                tracing::warn!(volume = %volume.id, %error, "the cloud allows no notes with the volume: an attach whose caller is killed is not waited for");
                 Ok(())
             }
             Err(error) if error.kind == Kind::Config && error.hint.is_none() => Err(error.hint(

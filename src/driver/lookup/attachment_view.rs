@@ -21,8 +21,8 @@ const LAST_QUESTION: Duration = Duration::from_secs(1);
 pub(in crate::driver) enum Trust {
     /// The volumes' side's, which lists it.
     Listing,
-    /// The same, and what it is busy with is the request of this call, which the servers' side took.
-    Own,
+    /// The same, and what it does in this phase is the request of this call, which the servers' side took.
+    Own(VolumePhase),
     /// Not one without the other: the servers' side may have lost it.
     Both,
 }
@@ -86,12 +86,10 @@ impl Attachments<'_> {
         server: &ServerId,
         trust: Trust,
     ) -> Result<AttachmentState> {
-        let is_moving =
-            matches!(state.status.phase, VolumePhase::Attaching | VolumePhase::Detaching);
         let is_certain = match trust {
             Trust::Both => false,
             Trust::Listing => is_settled(state, server),
-            Trust::Own => is_settled(state, server) || is_moving,
+            Trust::Own(phase) => is_settled(state, server) || state.status.phase == phase,
         };
         let mapping = if is_certain {
             Mapping::Mapped
@@ -109,6 +107,27 @@ impl Attachments<'_> {
         })
     }
 
+    /// Fails unless a volume that was not found is certain not to exist: a cloud answers the same about the volumes of
+    /// another project or region. A server that is found shows that these credentials look at the right place.
+    pub(in crate::driver) fn prove_missing(
+        &self,
+        volume: &str,
+        server: Option<&ServerId>,
+    ) -> Result<()> {
+        let Some(scope) = self.cloud.unproven_scope(server, self.deadline)? else { return Ok(()) };
+        Err(Error::new(
+            Kind::Config,
+            format!(
+                "cannot determine whether volume {volume} is attached: these credentials ({scope}) show \
+                 neither the volume nor the node's server nor the server of this machine"
+            ),
+        )
+        .hint(
+            "check the project and the region in the configuration; if they are right and both were \
+             deleted, set node.server_id to the server of this machine",
+        ))
+    }
+
     pub(in crate::driver) fn existing_server(&self, node: &NodeName) -> Result<ServerId> {
         self.cloud.server(node, self.deadline)?.ok_or_else(|| no_server(node))
     }
@@ -120,33 +139,38 @@ impl Attachments<'_> {
     ) -> Error {
         let seconds = self.deadline.total().as_secs();
         let (id, status) = (&state.id, &state.status);
-        let holders = self.held_by(state);
-        let last = refusal.map_or_else(String::new, |error| format!(" (it said: {})", error.cause));
+        let held = self.held_by(state);
+        let describe = |one: &Reservation| {
+            let server = one.server.as_ref().map_or("no server", |server| server.as_str());
+            format!("attachment {} ({}) for server {server}", one.id, one.word)
+        };
+        let holders: Vec<_> = held.iter().map(describe).collect();
+        let holders = match holders.as_slice() {
+            [] => String::new(),
+            several => format!(", held by {}", several.join(", ")),
+        };
+        let last = refusal.as_ref().map_or_else(String::new, |error| format!("; {}", error.cause));
+        let of_refusal = refusal.and_then(|error| error.hint);
+        let of_cloud =
+            || held.first().and_then(|one| self.cloud.advice(Trouble::LeftAttachment(&one.id)));
         Error::new(
             Kind::Timeout,
             format!("volume {id} is still {status} after {seconds} s{holders}{last}"),
         )
-        .hint("the cloud works on it, or lost it: see the volume's events there")
+        .hint(of_refusal.or_else(of_cloud).unwrap_or_else(|| {
+            "the cloud works on it, or lost it: see the volume's events there".to_owned()
+        }))
     }
 
     /// Who holds a volume that does not become free, for a message.
-    fn held_by(&self, state: &CloudVolume) -> String {
+    fn held_by(&self, state: &CloudVolume) -> Vec<Reservation> {
         if state.status.phase != VolumePhase::Attaching {
-            return String::new();
+            return Vec::new();
         }
-        let held = match self.cloud.reservations(&state.id, Deadline::after(LAST_QUESTION)) {
-            Ok(held) => held,
-            Err(error) => {
-                tracing::debug!(%error, "who holds the volume is not known");
-                return String::new();
-            }
-        };
-        let describe = |one: Reservation| {
-            let server = one.server.map_or_else(|| "no server".to_owned(), |s| s.to_string());
-            format!("attachment {} ({}) for server {server}", one.id, one.word)
-        };
-        let held: Vec<_> = held.into_iter().map(describe).collect();
-        if held.is_empty() { String::new() } else { format!(", held by {}", held.join(", ")) }
+        self.cloud.reservations(&state.id, Deadline::after(LAST_QUESTION)).unwrap_or_else(|error| {
+            tracing::debug!(%error, "who holds the volume is not known");
+            Vec::new()
+        })
     }
 
     /// A volume to which no attach will come true.
@@ -160,10 +184,13 @@ impl Attachments<'_> {
     pub(in crate::driver) fn ghost(&self, state: &CloudVolume, server: &ServerId) -> Error {
         let Capabilities { volumes_side, servers_side, .. } = self.cloud.capabilities();
         let (id, status) = (&state.id, &state.status);
+        let advice = self.cloud.advice(Trouble::LeftMapping(server, id));
         Error::refused(format!(
             "{servers_side} maps volume {id} to {server}, {volumes_side} calls it {status}"
         ))
-        .hint("an operator of the cloud must remove the mapping")
+        .hint(
+            advice.unwrap_or_else(|| "an operator of the cloud must remove the mapping".to_owned()),
+        )
     }
 
     /// The two sides do not agree, and have not come to agree by themselves.
@@ -187,6 +214,19 @@ impl Attachments<'_> {
         }
     }
 
+    /// What the cloud answers to a question; nothing if the call's own time was too short for an answer. A service that
+    /// had no time is not to blame: what came before it is the reason.
+    pub(in crate::driver) fn in_time<T>(
+        &self,
+        ask: impl FnOnce() -> Result<T>,
+    ) -> Result<Option<T>> {
+        let had_time = self.deadline.remaining() >= LAST_QUESTION.min(self.deadline.total() / 4);
+        match ask() {
+            Err(error) if !had_time && is_silence(&error) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
     /// How long the cloud may show nothing of a request, or contradict itself, before it counts.
     /// A mapping may go moments after the volume is shown free; a ghost stays.
     pub(in crate::driver) fn settle(&self) -> Deadline {
@@ -199,10 +239,11 @@ impl Attachments<'_> {
         Looks::at(self.pace.and_then(|pace| pace.usual(change)), self.deadline.total())
     }
 
-    /// The cloud took this long for a change.
-    pub(in crate::driver) fn note_pace(&self, change: Change, asked: Instant) {
+    /// A change was through by the look that began at `looked`. The time of the look itself is not the change's: the
+    /// next first look would come later by more than that, and each one after it later still.
+    pub(in crate::driver) fn note_pace(&self, change: Change, asked: Instant, looked: Instant) {
         if let Some(pace) = self.pace {
-            pace.took(change, asked.elapsed());
+            pace.took(change, looked.saturating_duration_since(asked));
         }
     }
 
@@ -216,19 +257,42 @@ pub(in crate::driver) fn no_server(node: &NodeName) -> Error {
     Error::new(Kind::Missing, format!("the cloud knows no server for node {node}"))
 }
 
+/// A change that the cloud refused more than once, or else `undone` after it took it.
+pub(in crate::driver) fn not_done(
+    id: &VolumeId,
+    server: &ServerId,
+    undone: &str,
+    refusal: Option<Error>,
+) -> Error {
+    let start = format!("for volume {id} and server {server} the cloud");
+    match refusal {
+        // Its words are the reason: the server's actions have nothing of what the interface refused.
+        Some(error) => {
+            let cause = format!("{start} refuses: {}", error.cause);
+            Error { kind: Kind::Unreachable, cause, ..error }
+        }
+        None => Error::new(Kind::Unreachable, format!("{start} {undone}"))
+            .hint("the server's actions in the cloud have the reason"),
+    }
+}
+
 /// A look that failed, behind what was learned before: that is what a person needs to know.
 pub(in crate::driver) fn after_all(
     state: &CloudVolume,
     refusal: Option<&Error>,
     error: Error,
 ) -> Error {
-    if !matches!(error.kind, Kind::Unreachable | Kind::Timeout | Kind::Busy) {
+    if !is_silence(&error) {
         return error;
     }
     let (id, status, then) = (&state.id, &state.status, &error.cause);
     let said = refusal.map_or_else(String::new, |refusal| format!(" ({})", refusal.cause));
     let cause = format!("volume {id} was {status} when it was last seen{said}; then {then}");
     Error { cause, ..error }
+}
+
+fn is_silence(error: &Error) -> bool {
+    matches!(error.kind, Kind::Unreachable | Kind::Timeout | Kind::Busy)
 }
 
 /// Finished, and by the one word that is certain.

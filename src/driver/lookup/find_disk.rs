@@ -158,7 +158,10 @@ impl Disks<'_> {
                 "{wanted} is all that the disk shows of volume {id}, and it is not the only one: {}; {why}",
                 all.join(", ")
             ))
-            .hint("detach the volume that is not needed here"))
+            .hint(
+                "detach the volume that is not needed here in the cloud (openstack server remove volume), or from another \
+                 machine: disk detach id:<volumeID> <node>",
+            ))
         };
         let attached = match self.attached_with_serial_of(id) {
             Ok(attached) => attached,

@@ -7,6 +7,7 @@ use nix::time::{ClockId, clock_gettime};
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// More children than this at once are not written down.
 const CHILDREN: usize = 12;
@@ -38,6 +39,9 @@ pub(super) struct Board {
     pub(super) file: Slot,
     /// Whom it waits for: a service or a lock.
     pub(super) wait: Slot,
+    /// Since when no service has answered, in milliseconds since the machine's start: 0 before the first request,
+    /// and the highest number once one has answered.
+    unanswered: AtomicU64,
     /// The disk that it works on: major, minor, the kernel's count of disks (0 is unknown).
     disk: [AtomicU32; 2],
     sequence: AtomicU64,
@@ -102,6 +106,7 @@ impl Board {
             own: Slot::empty(),
             file: Slot::empty(),
             wait: Slot::empty(),
+            unanswered: AtomicU64::new(0),
             disk: [const { AtomicU32::new(0) }; 2],
             sequence: AtomicU64::new(0),
             children: [const { Slot::empty() }; CHILDREN],
@@ -129,6 +134,7 @@ impl Board {
         {
             slot.write(&was.read().text);
         }
+        self.unanswered.store(before.unanswered.load(Ordering::Relaxed), Ordering::Relaxed);
         if let Some((number, sequence)) = before.disk() {
             self.works_on(number, sequence);
         }
@@ -139,10 +145,26 @@ impl Board {
         self.own.clear();
         self.file.clear();
         self.wait.clear();
+        self.unanswered.store(0, Ordering::Relaxed);
         self.works_on((0, 0), None);
         for slot in &self.children {
             slot.clear();
         }
+    }
+
+    pub(super) fn service_is_asked(&self) {
+        let now = now_in_milliseconds();
+        let _ = self.unanswered.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    pub(super) fn service_answered(&self) {
+        self.unanswered.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// How long no service has answered, if any was asked.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        let since = Some(self.unanswered.load(Ordering::Relaxed)).filter(|since| *since > 0)?;
+        now_in_milliseconds().checked_sub(since).map(Duration::from_millis)
     }
 
     pub(super) fn is_seen_in(&self, columns: Option<usize>) {

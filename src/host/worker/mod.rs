@@ -89,6 +89,16 @@ pub fn waits_for(what: &std::fmt::Arguments<'_>, at_most: Duration) -> Waiting {
     Waiting { _private: () }
 }
 
+/// A service was asked: a person who waits is told if none answers.
+pub fn service_is_asked() {
+    activity::board().service_is_asked();
+}
+
+/// A service has answered, whatever it said.
+pub fn service_answered() {
+    activity::board().service_answered();
+}
+
 /// Something is waited for.
 #[derive(Debug)]
 pub struct Waiting {

@@ -241,6 +241,12 @@ impl Worker {
         Some((whom.to_owned(), so_far, at_most.parse().ok()?))
     }
 
+    /// How long no service has answered the worker, if it asked any.
+    #[must_use]
+    pub fn silence(&self) -> Option<Duration> {
+        self.board.silence()
+    }
+
     /// A person may change the width of the terminal at any time.
     pub fn tell_columns(&self) {
         self.board.is_seen_in(caller::columns_of_stdout());

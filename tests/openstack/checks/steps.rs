@@ -24,6 +24,7 @@ pub(super) const TESTS: &[Test] = &[
 fn delays() -> Delays {
     Delays {
         reserve: 0,
+        record: 0,
         reserved: 10,
         attaching: 20,
         detaching: 30,

@@ -34,6 +34,7 @@ impl Scene {
         let cases = super::document::cases().into_iter().filter(|case| case.section == section);
         let delays = Delays {
             reserve: 0,
+            record: 0,
             reserved: 100,
             attaching: 1000,
             detaching: 1000,

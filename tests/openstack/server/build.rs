@@ -199,6 +199,22 @@ impl World {
         id
     }
 
+    /// The server loses its host, and its volumes are only reserved for it from then on.
+    pub fn shelve_offloaded(&mut self, server: &str) {
+        let server = self.server_mut(server);
+        "shelved_offloaded".clone_into(&mut server.vm_state);
+        let (id, rows) = (server.id.clone(), server.rows.clone());
+        for row in rows {
+            let attachment = Attachment::reserved(&id);
+            let server = self.compute.server_mut(&id).expect("known");
+            server.row_mut(&row.volume).expect("known").attachment = Some(attachment.id.clone());
+            let volume = self.storage.volume_mut(&row.volume).expect("known");
+            volume.attachments.retain(|one| Some(&one.id) != row.attachment.as_ref());
+            volume.attachments.push(attachment);
+            volume.settle_status();
+        }
+    }
+
     /// Only Cinder's view: no server has the volume.
     pub fn storage_forgets(&mut self, volume: &str) {
         self.volume_mut(volume).attachments.clear();

@@ -87,6 +87,8 @@ pub struct Limit {
 pub struct Delays {
     /// The host reserves a device name; POST waits for it. Two requests race in this gap (C17).
     pub reserve: u64,
+    /// Cinder takes so long for the reservation: Nova has its row, and POST waits on.
+    pub record: u64,
     /// From `reserved` to `attaching`.
     pub reserved: u64,
     /// From `attaching` to `in-use`.
@@ -105,6 +107,7 @@ impl Default for Delays {
     fn default() -> Self {
         Self {
             reserve: 0,
+            record: 0,
             reserved: 5,
             attaching: 20,
             detaching: 20,
@@ -118,7 +121,16 @@ impl Default for Delays {
 impl Delays {
     /// All steps at once.
     pub fn none() -> Self {
-        Self { reserve: 0, reserved: 0, attaching: 0, detaching: 0, row: 0, extend: 0, cleanup: 0 }
+        Self {
+            reserve: 0,
+            record: 0,
+            reserved: 0,
+            attaching: 0,
+            detaching: 0,
+            row: 0,
+            extend: 0,
+            cleanup: 0,
+        }
     }
 }
 

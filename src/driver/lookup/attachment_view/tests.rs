@@ -102,13 +102,15 @@ fn the_servers_side_is_asked_where_its_word_matters() {
         view(&cloud, None).attachment_state(state, &server, trust).is_err()
     };
     for (state, server, asked) in [
-        (&settled, "here", [false, false, true]),
-        (&settled, "there", [true, true, true]),
-        (&attaching, "here", [true, false, true]),
-        (&detaching, "here", [true, false, true]),
-        (&available, "here", [true, true, true]),
+        (&settled, "here", [false, false, false, true]),
+        (&settled, "there", [true, true, true, true]),
+        (&attaching, "here", [true, false, true, true]),
+        (&detaching, "here", [true, true, false, true]),
+        (&available, "here", [true, true, true, true]),
     ] {
-        let by_trust = [Trust::Listing, Trust::Own, Trust::Both]
+        let [of_attach, of_detach] =
+            [VolumePhase::Attaching, VolumePhase::Detaching].map(Trust::Own);
+        let by_trust = [Trust::Listing, of_attach, of_detach, Trust::Both]
             .map(|trust| needs_asking(state, server, trust));
         assert_eq!(by_trust, asked, "{:?} at {server}", state.status);
     }
@@ -119,6 +121,8 @@ fn how_long_a_change_took_is_remembered() {
     let (cloud, folder) = (FakeCloud::default(), tempfile::tempdir().unwrap());
     let pace = Pace::below(folder.path());
     let view = Attachments { pace: Some(&pace), ..view(&cloud, None) };
-    view.note_pace(Change::Detach, Instant::now());
-    assert!(pace.usual(Change::Detach).is_some() && pace.usual(Change::Attach).is_none());
+    let asked = Instant::now();
+    view.note_pace(Change::Detach, asked, asked + Duration::from_millis(300));
+    assert_eq!(pace.usual(Change::Detach), Some(Duration::from_millis(300)));
+    assert_eq!(pace.usual(Change::Attach), None);
 }

@@ -9,6 +9,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::report::redaction::secrets_of_url;
 use crate::model::secret::Secret;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -204,6 +205,14 @@ pub enum Named {
     Id(String),
     /// Its name, and the domain that it is unique in.
     Name(String, Option<Domain>),
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(text) | Self::Name(text, _) => f.write_str(text),
+        }
+    }
 }
 
 /// A domain.
@@ -417,6 +426,20 @@ impl Access {
         let urls = [Some(&self.auth_url), proxy, self.metadata_url.as_ref()];
         let of_urls = urls.into_iter().flatten().flat_map(|url| secrets_of_url(url));
         std::iter::once(login.clone()).chain(of_urls.map(Secret::from)).collect()
+    }
+
+    /// The project and the region that are looked at, for messages.
+    #[must_use]
+    pub fn scope(&self) -> String {
+        let project = match &self.login {
+            Login::Password { scope: Scope::Project(project), .. } => format!("project {project}"),
+            Login::Password { scope: Scope::Trust(id), .. } => format!("the project of trust {id}"),
+            Login::ApplicationCredential { credential, .. } => {
+                format!("the project of application credential {credential}")
+            }
+        };
+        let region = self.region.as_ref().map(|region| format!("region {region}"));
+        format!("{project}, {}", region.as_deref().unwrap_or("every region"))
     }
 
     /// Whether a token may go to an address in the cloud's catalog: not in the clear where the login

@@ -70,7 +70,9 @@ impl World {
     /// Whether the host has answered.
     pub fn is_answered(&self, ticket: &Ticket) -> bool {
         let operation = self.hosts.operations.get(&ticket.number);
-        operation.is_none_or(|operation| operation.outcome.is_some())
+        operation.is_none_or(|operation| {
+            operation.outcome.is_some() && self.clock.now() >= operation.recorded
+        })
     }
 
     /// The host did not answer in time; it will do its part when it is back (J4, K1).
@@ -126,12 +128,24 @@ impl World {
         let known = self.server_asked(asked, server)?;
         check_shelved(asked, known, "detach_volume")?;
         self.volume_for_nova(asked, volume)?;
-        if known.row(volume).is_none() {
-            return Err(not_attached(server, volume));
+        let Some(row) = known.row(volume) else { return Err(not_attached(server, volume)) };
+        if row.device.ends_with("da") {
+            return Err(Refusal::bad("Cannot detach a root device volume"));
         }
         check_state(asked, known, "detach_volume")?;
         if known.host == Host::Down {
             return Err(Refusal::conflict("Service is unavailable at this time."));
+        }
+        // Without a host Nova only tidies up, whatever Cinder calls the volume.
+        if known.vm_state == "shelved_offloaded" {
+            let attachment = known.row(volume).and_then(|row| row.attachment.clone());
+            self.begin_action(asked, server, "detach_volume");
+            self.end_action(server, &asked.id, "Success");
+            if let Some(server) = self.compute.server_mut(server) {
+                server.rows.retain(|row| row.volume != *volume);
+            }
+            self.storage.drop_attachment(volume, &attachment.unwrap_or_default());
+            return Ok(Reply::empty(202));
         }
         self.storage.begin_detaching(volume).map_err(|refusal| {
             let text = quoted(asked, &refusal);
@@ -163,6 +177,7 @@ fn operation(asked: &Asked<'_>, server: &str, volume: &str, work: Work) -> Opera
         work,
         request: asked.id.clone(),
         outcome: None,
+        recorded: Duration::ZERO,
         abandoned: false,
     }
 }

@@ -54,6 +54,8 @@ pub struct Operation {
     pub request: String,
     /// How a reservation of a device ended.
     pub outcome: Option<Result<(), Refusal>>,
+    /// When Cinder has the reservation.
+    pub recorded: Duration,
     /// Nova's API no longer waits for it (J4).
     pub abandoned: bool,
 }

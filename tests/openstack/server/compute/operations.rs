@@ -37,8 +37,10 @@ impl World {
     fn reserve_device(&mut self, number: u64) {
         let Some(operation) = self.operation(number) else { return };
         let outcome = self.try_reserve(&operation);
+        let recorded = self.clock.now() + Duration::from_millis(self.settings.delays.record);
         if let Some(known) = self.hosts.operations.get_mut(&number) {
             known.outcome = Some(outcome);
+            known.recorded = recorded;
         }
         self.finish(number);
     }
