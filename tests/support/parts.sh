@@ -60,7 +60,7 @@ unpack_once() {
     for package in "${packages[@]}"; do
         unpack "$package" "$cache/$name"
     done
-    rm -rf "$state/archives" "$cache/$name"/usr/share/{doc,man,locale,info,lintian,zoneinfo}
+    rm -rf "$state/archives" "$cache/$name"/usr/share/{doc,man,locale,info,lintian}
     printf '%s\n' "$*" >"$cache/$name.done"
     done_after 'done' "$began"
 }
