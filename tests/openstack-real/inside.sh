@@ -11,8 +11,6 @@ shift 4
 root=$scratch/root
 
 say() { printf '    %s\n' "$*"; }
-started_at() { sed -n 's/.*) //p' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
-record() { printf '%s %s\n' "$1" "$(started_at "$1")" >>"$scratch/pids"; }
 
 # make_root LAYER...: a root over these layers, the uppermost first, that is written to SCRATCH/upper.
 make_root() {
@@ -56,7 +54,6 @@ start_services() {
             bash -c 'mount -t proc proc "$root/proc"; within bash /suite/services.sh'
     ) <"$scratch/life" >"$scratch/services.out" 2>&1 &
     services=$!
-    record "$services"
     exec {life}>"$scratch/life"
     rm "$scratch/life"
     until [[ -e $root/run/lab/up ]]; do
@@ -106,7 +103,6 @@ make_node() {
     # shellcheck disable=SC2016 # for the inner shell
     unshare --mount --propagation private -- bash -c 'mount --bind "$1" /sys/devices/virtual/block; exec sleep infinity' \
         - "$view" &
-    record $!
     echo $! >"$root/run/$1.pid"
 }
 

@@ -17,27 +17,33 @@ stop() {
     exit 1
 }
 
-# remove_run DIRECTORY: ends the recorded processes of a run, and removes its loop devices and its directory.
+# remove_run DIRECTORY: ends the processes of a run, and removes its loop devices and its directory.
 remove_run() {
-    local pid started images loop device inode
-    while read -r pid started; do
-        [[ $(started_at "$pid") != "$started" ]] || kill -KILL "$pid" 2>/dev/null || true
-    done < <(cat "$1/pids" 2>/dev/null)
-    # The kernel ends the other processes of a PID namespace; a device is busy until then.
-    sleep 0.5
+    local session began tries=0 images loop device inode
+    # The services end with their PID namespace, whose parent is in the session.
+    if read -r session began <"$1/session" && [[ $(started_at "$session") =~ ^("$began")?$ ]]; then
+        while ((tries++ < 100)) && pkill -KILL --session "$session"; do
+            sleep 0.1
+        done
+    fi 2>/dev/null
     images=$(find "$1/volumes" -type f -exec stat --format '%Hd:%Ld %i' {} + 2>/dev/null || true)
-    while read -r loop device inode; do
-        if grep -qx "$device $inode" <<<"$images"; then
-            losetup --detach "$loop" 2>/dev/null || true
-        fi
-    done < <(losetup --list --noheadings --output NAME,BACK-MAJ:MIN,BACK-INO)
+    # A device is busy until the mounts of the nodes have ended with their namespaces.
+    for ((tries = 0; tries < 100; tries++)); do
+        devices=()
+        while read -r loop device inode; do
+            if grep -qx "$device $inode" <<<"$images"; then
+                devices+=("$loop")
+            fi
+        done < <(losetup --list --noheadings --output NAME,BACK-MAJ:MIN,BACK-INO)
+        ((${#devices[@]})) || break
+        losetup --detach "${devices[@]}" 2>/dev/null || true
+        sleep 0.1
+    done
     rm -rf --one-file-system "$1"
 }
 
 # started_at PID: with the PID it names one process for ever.
 started_at() { sed -n 's/.*) //p' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
-
-record() { printf '%s %s\n' "$1" "$(started_at "$1")" >>"$scratch/pids"; }
 
 # A run that was killed cleaned nothing up. Its lock is free.
 remove_dead_runs() {
@@ -70,7 +76,7 @@ mkdir "$cache/logs"
 setsid unshare --mount --net --uts --ipc -- bash "$here/inside.sh" "$cache" "$scratch" "$here" "$driver" "$@" \
     </dev/null 7>&- &
 inside=$!
-record "$inside"
+printf '%s %s\n' "$inside" "$(started_at "$inside")" >"$scratch/session"
 status=0
 wait "$inside" || status=$?
 exit "$status"

@@ -62,7 +62,13 @@ class Cloud:
 
     def make_volume(self, name, **more):
         volume = self.do('cinder', 'POST', '/volumes', {'volume': {'name': name, 'size': 1, **more}})['volume']['id']
-        wait(60, lambda: self.volume(volume)['status'] == 'available', f'volume {name} is available')
+
+        def is_made():
+            status = self.volume(volume)['status']
+            if status == 'error':
+                raise Refused(f'volume {volume} could not be made')
+            return status == 'available'
+        wait(60, is_made, f'volume {volume} is available')
         return volume
 
     def volume(self, volume):

@@ -12,6 +12,8 @@ unknown = [name for name in wanted if name not in ALL]
 if unknown:
     print(f"openstack: there is no scenario {unknown[0]}; there are: {' '.join(ALL)}\n\n0 passed, 1 failed, 0 skipped")
     sys.exit(2)
+lab.wait_until_ready()
+lab.Lab().put_back()
 rows, failed, began_all = [], 0, time.monotonic()
 for name, scenario in ALL.items():
     if wanted and name not in wanted:

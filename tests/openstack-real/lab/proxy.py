@@ -1,6 +1,6 @@
 """Proxies that count requests, hold some back, or stand for a region that knows none of what is asked for.
 
-Words are PORT:TARGET:NAME. Each request is a line of /run/lab/NAME.requests. The fault NAME-METHOD-WORD delays a request,
+Words are PORT:TARGET:NAME. Each request is a line of /run/lab/requests. The fault NAME-METHOD-WORD delays a request,
 WORD being the end of its path. What is named `elsewhere` asks for other ids and names than those of the request.
 """
 
@@ -24,8 +24,8 @@ def handler(target, name):
         def forward(self):
             body = self.rfile.read(int(self.headers.get('content-length') or 0))
             path, _, query = self.path.partition('?')
-            with open(f'/run/lab/{name}.requests', 'a') as log:
-                log.write(f'{self.command} {self.path}\n')
+            with open('/run/lab/requests', 'a') as log:
+                log.write(f'{name} {self.command} {self.path}\n')
             faults.meet(f"{name}-{self.command}-{path.rsplit('/', 1)[-1]}")
             if name == 'elsewhere':
                 path = UUID.sub(NO_ID, path)
