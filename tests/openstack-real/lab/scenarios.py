@@ -176,9 +176,10 @@ def while_frozen(lab, service):
 @scenario
 def frozen_compute(lab):
     """nova-compute stands still: the message blames Nova"""
-    for answer in while_frozen(lab, 'nova-compute'):
-        check(not answer.is_success and 'Nova' in answer.message and 'Cinder at' not in answer.message,
-              'Nova is blamed, and not Cinder', answer)
+    attach, detach = while_frozen(lab, 'nova-compute')
+    check(not attach.is_success and 'Nova' in attach.message, 'attach blames Nova', attach)
+    for answer in (attach, detach):
+        check('Cinder at' not in answer.message, 'Cinder is not blamed', answer)
 
 
 @scenario
