@@ -50,6 +50,9 @@ disk: a FlexVolume driver for cloud block disks
                             the driver in a real Kubernetes 1.20 on one node, in namespaces of its
                             own; the first time it is built from Debian's source; a scenario
                             brings its control along, which must fail
+  sudo ./install.sh test openstack [SCENARIO...]
+                            the driver with Keystone, Nova and Cinder of Debian 12, and loop devices
+                            as their disks; the first time they are downloaded and set up
   sudo ./install.sh test all
                             all three of them
   sudo ./install.sh test fleet [ansible|cloud-init]

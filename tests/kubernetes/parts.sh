@@ -16,6 +16,8 @@ cache=$1
 here=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/support/debian.sh
 source "$here/../support/debian.sh"
+# shellcheck source=tests/support/parts.sh
+source "$here/../support/parts.sh"
 
 # The release whose source package has Kubernetes 1.20, with a Go that builds it.
 release=bookworm
@@ -34,15 +36,6 @@ commands=(kubelet kube-apiserver kube-controller-manager kube-scheduler kubectl)
 # They tell each other their versions, which the project's own build takes from git.
 versions=k8s.io/kubernetes/vendor/k8s.io/component-base/version
 flags="-s -w -X $versions.gitVersion=v1.20.2 -X $versions.gitMajor=1 -X $versions.gitMinor=20"
-
-say() { printf '    %s\n' "$*"; }
-
-# done_after WHAT BEGAN
-done_after() { say "$1: $((SECONDS - $2)) s"; }
-die() {
-    printf 'parts.sh: %s\n' "$*" >&2
-    exit 1
-}
 
 main() {
     [[ $(dpkg --print-architecture 2>/dev/null) == amd64 ]] ||
@@ -84,7 +77,7 @@ is_built() {
 
 # What the cache was made by.
 wanted() {
-    cat "$here"/{parts,images,image,openapi}.sh "$here/../support/debian.sh" | sha256sum
+    cat "$here"/{parts,images,image,openapi}.sh "$here"/../support/{debian,parts}.sh | sha256sum
 }
 
 # --- packages ----------------------------------------------------------------------------------
@@ -94,59 +87,6 @@ know_release() {
     use_suites "$cache/apt" 'deb deb-src' "$release" "$release-security"
     say "reading the package lists of $release from this machine's mirrors"
     logged update apt_here update
-}
-
-# logged NAME COMMAND...: what it says goes into a log, and is shown only if it fails. One that takes long
-# is told of every 15 seconds, with its last line.
-logged() {
-    local log=$cache/log/$1 status=0 teller
-    shift
-    : >"$log"
-    tell_of "$log" &
-    teller=$!
-    "$@" >"$log" 2>&1 </dev/null || status=$?
-    kill "$teller" 2>/dev/null || true
-    wait "$teller" 2>/dev/null || true
-    ((status == 0)) || {
-        tail -n 20 "$log" >&2
-        die "this failed: $*; all that it said is in $log"
-    }
-}
-
-# tell_of LOG
-tell_of() {
-    local began=$SECONDS
-    # The lock is not its own.
-    exec 8>&-
-    trap 'kill "$sleeper" 2>/dev/null; exit' TERM
-    while :; do
-        sleep 15 &
-        sleeper=$!
-        wait "$sleeper"
-        # Who was killed does not end it.
-        kill -0 $$ 2>/dev/null || exit
-        say "  $((SECONDS - began)) s, $(wc -l <"$1") lines; the last: $(tail -n 1 "$1" | cut -c 1-80)"
-    done
-}
-
-# unpack_once NAME PACKAGE...: the packages and all that they depend on, as a root in CACHE/NAME.
-unpack_once() {
-    local name=$1 package packages began=$SECONDS
-    shift
-    [[ ! -f $cache/$name.done || $(<"$cache/$name.done") != "$*" ]] || return 0
-    say "downloading: $*"
-    rm -rf "${cache:?}/$name" "$cache/$name.done" "$state/archives"
-    mkdir -p "$state/archives/partial"
-    logged "packages-$name" apt_here -y --no-install-recommends --download-only install "$@"
-    packages=("$state/archives"/*.deb)
-    say "unpacking ${#packages[@]} packages ($(du -shc "${packages[@]}" | tail -n 1 | cut -f 1)) into $cache/$name"
-    make_root "$cache/$name"
-    for package in "${packages[@]}"; do
-        unpack "$package" "$cache/$name"
-    done
-    rm -rf "$state/archives" "$cache/$name"/usr/share/{doc,man,locale,info,lintian,zoneinfo}
-    printf '%s\n' "$*" >"$cache/$name.done"
-    done_after 'done' "$began"
 }
 
 # --- Kubernetes --------------------------------------------------------------------------------
