@@ -119,6 +119,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         heal: heal_mode,
         shield,
         after,
+        kubelets,
         processes,
         scratch,
         guard: policy,
@@ -268,6 +269,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let adoption = Adoption {
         faces,
         cloud,
+        kubelets,
         devices,
         file_systems,
         mounts,
@@ -303,7 +305,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         disks: &disks,
         own_maps: &own_maps,
     };
-    let mounted_here = MountedHere { mounts, records, own_maps: &own_maps };
+    let mounted_here = MountedHere { faces, mounts, kubelets, records, own_maps: &own_maps };
     let healing = Healing {
         mounts,
         records,
@@ -507,6 +509,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let surveying = Surveying {
         faces,
         cloud,
+        kubelets,
         devices,
         mounts,
         records,

@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// The host's name as Kubernetes makes a node name of it: in lower case.
 pub fn node_name() -> Result<NodeName> {
@@ -92,6 +93,15 @@ pub(super) fn state_in(stat: &[u8]) -> Option<(char, u64)> {
     let state = fields.next()?.chars().next()?;
     // The state is the third field, the start the 22nd.
     Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+/// How long after the machine's start a process began, from the bytes of its `stat`.
+#[must_use]
+pub fn start_of(stat: &[u8]) -> Option<Duration> {
+    /// USER_HZ, which is the same on every architecture that this is built for.
+    const TICKS: u64 = 100;
+    let (_, began) = state_in(stat)?;
+    Some(Duration::from_millis(began.saturating_mul(1000 / TICKS)))
 }
 
 /// Who called us, for acts that a person answers for: behind sudo the one who typed.

@@ -51,6 +51,7 @@ use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::kubelet::RunningKubelet;
 use crate::model::mount::after_heal::Wakeup;
 use crate::model::mount::disk_users::{
     Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers, Process,
@@ -458,6 +459,14 @@ pub struct SwitchRequest<'a> {
 /// So many processes are held at once: each takes a descriptor, and a user or a pod may have more of
 /// them than a call may have of those.
 pub const HELD_AT_ONCE: usize = 128;
+
+/// The kubelets of this machine.
+pub trait Kubelets {
+    /// The one whose calls this driver answers; nothing while none is running.
+    fn running_kubelet(&self) -> Option<RunningKubelet>;
+    /// Whether what is mounted below this root directory is another kubelet's.
+    fn is_root_of_another(&self, root: &Path) -> bool;
+}
 
 /// Other processes of this machine.
 pub trait Processes {

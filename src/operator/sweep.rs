@@ -21,11 +21,10 @@ use crate::host::{self, Devices, device_nodes, worker};
 use crate::log;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::kubelet::Attacher;
 use crate::model::mount::replacement::ReplacementOutcome;
 use crate::model::policy::HealMode;
 use crate::model::text::without_digits;
-use crate::node::kubelet;
-use crate::node::system::System;
 use crate::watchdog::{self, PartPatience};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -514,9 +513,8 @@ fn make_up_for(driver: &Driver<'_>) {
 
 /// Ends what kubelet let go of and forgot; while no kubelet runs it may remember still.
 fn tell_forgotten(driver: &Driver<'_>) {
-    let all = System::default().kubelets();
-    let Some(kubelet) = kubelet::ours(&all) else { return };
-    for one in driver.taking_down.end_forgotten(!kubelet.is_attached_by_controller) {
+    let Some(kubelet) = driver.ports.kubelets.running_kubelet() else { return };
+    for one in driver.taking_down.end_forgotten(kubelet.attacher == Attacher::Kubelet) {
         let whose = format!("{} forgotten", one.id);
         tell(whose, vec![told_of_taken_down(&one)], Effect::of(&one.outcome));
     }

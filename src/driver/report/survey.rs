@@ -9,6 +9,7 @@ use crate::driver::lookup::disk_numbers::{Belonging, DiskNumbers};
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::lost_disks::users_of_lost;
+use crate::driver::lookup::other_kubelets::is_anothers;
 use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::ownership::mount_place::MountPlaces;
 use crate::driver::report::facts::{name_of, own_role, pods_of, refusals_of, view};
@@ -17,7 +18,7 @@ use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
-use crate::host::{Census, Devices, Mounts, device_nodes};
+use crate::host::{Census, Devices, Kubelets, Mounts, device_nodes};
 use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::face::Faces;
@@ -72,6 +73,7 @@ struct CloudLook {
 pub struct Surveying<'a> {
     pub(in crate::driver) faces: Faces,
     pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) kubelets: &'a dyn Kubelets,
     pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
@@ -155,9 +157,7 @@ impl Surveying<'_> {
         let mut ids: BTreeSet<VolumeId> = also.iter().cloned().collect();
         ids.extend(records.iter().map(|record| record.volume.clone()));
         ids.extend(cloud.attached.iter().map(|volume| volume.id.clone()));
-        ids.extend(table.mounts().iter().filter_map(device_nodes::owner_of));
         ids.extend(self.own_maps.volumes());
-        ids.extend(table.mounts().iter().filter_map(|mount| self.volume_in(mount)));
         let mut disks: BTreeMap<VolumeId, DiskFact> =
             ids.iter().map(|id| (id.clone(), self.disk_fact(id))).collect();
 
@@ -165,6 +165,16 @@ impl Surveying<'_> {
         let mut numbers: BTreeSet<DeviceNumber> = disks.values().filter_map(number_of).collect();
         let former = records.iter().flat_map(|record| &record.former);
         numbers.extend(former.filter(|former| former.boot == boot).map(|former| former.number));
+        // What another kubelet mounted is its driver's, unless the disk is one of ours.
+        let table = table.without(|mount| {
+            !numbers.contains(&mount.disk) && is_anothers(self.faces, self.kubelets, mount)
+        });
+        let labels = table.mounts().iter().filter_map(device_nodes::owner_of);
+        let named = table.mounts().iter().filter_map(|mount| self.volume_in(mount));
+        for id in labels.chain(named) {
+            let disk = disks.entry(id).or_insert_with_key(|id| self.disk_fact(id));
+            numbers.extend(number_of(disk));
+        }
         let is_ours = |mount: &&Mount| {
             numbers.contains(&mount.disk)
                 || device_nodes::owner_of(mount).is_some()
