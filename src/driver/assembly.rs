@@ -486,6 +486,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     };
     let disk_wait = DiskWait {
         cloud,
+        kubelets,
         mounts,
         locks,
         operation,

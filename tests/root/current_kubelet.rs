@@ -3,7 +3,44 @@
 
 use crate::scene::scene;
 use crate::support::kubelets::{Attaches, OLD};
+use crate::volume::Volume;
 use std::fs;
+use std::time::{Duration, Instant};
+
+/// At 7ba4fed it answered after 2 s, and kubelet's back-off outlived the attach that came then.
+#[test]
+fn waitforattach_waits_for_the_controller() {
+    needs!(mounts, seams);
+    for attaches in [Attaches::ControllerByDefault, Attaches::ControllerByFile] {
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
+        node.has_kubelet(attaches);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| node.must(volume.wait("")));
+            std::thread::sleep(Duration::from_secs(4));
+            assert!(!waits.is_finished(), "it waits");
+            node.must(volume.attach());
+            waits.join().unwrap();
+        });
+        node.must(volume.detach());
+    }
+}
+
+/// For half a minute, and no longer; and where kubelet attaches, an attach has come before.
+#[test]
+fn waitforattach_ends_where_nobody_attaches() {
+    needs!(mounts, seams);
+    for (attaches, least, most) in
+        [(Attaches::ControllerByDefault, 28, 45), (Attaches::KubeletByFile, 1, 12)]
+    {
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
+        node.has_kubelet(attaches);
+        let begin = Instant::now();
+        let message = node.fails(volume.wait(""));
+        let took = begin.elapsed().as_secs();
+        assert!(message.contains("attached nowhere"), "{message}");
+        assert!((least..most).contains(&took), "{attaches:?}: {took} s");
+    }
+}
 
 /// Two clusters on one machine, each with its own root directory, cloud, and way to attach. At 7ba4fed the other's
 /// mounts were ambiguous, each `disk heal` failed, and the first kubelet's configuration counted.

@@ -6,12 +6,13 @@ use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::memory::Memory;
 use crate::driver::operation::Volume;
 use crate::driver::ownership::mount_place::{belonging, strangers_on};
-use crate::host::Mounts;
 use crate::host::clock::Deadline;
 use crate::host::device_nodes;
 use crate::host::locks::{Locked, Locks};
+use crate::host::{Kubelets, Mounts};
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
+use crate::model::kubelet::Attacher;
 use crate::model::mount::layout::{StagePlace, Target};
 use crate::model::mount::mount_place::{Look, Stands};
 use crate::model::mount::mountinfo::Mount;
@@ -22,10 +23,18 @@ use std::time::Duration;
 /// Another call of the volume heals as well: it is waited for this long.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a volume that is attached nowhere may still be attached by the controller. kubelet's back-off after an
+/// early error would outlive that.
+const CONTROLLER_ATTACHES_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often the cloud is asked meanwhile.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+
 /// The wait for a disk.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct DiskWait<'a> {
     pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) kubelets: &'a dyn Kubelets,
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) locks: &'a Locks,
     pub(in crate::driver) operation: &'a str,
@@ -47,7 +56,7 @@ impl DiskWait<'_> {
         hint: &str,
         place: &StagePlace,
     ) -> Result<PathBuf> {
-        let disk = self.disks.wait_for(volume, self.deadline)?;
+        let disk = self.wait(volume)?;
         self.memory.remember_name_if_unlocked(volume);
         self.disks.report_links(&volume.id);
         self.disks.report_hint(&volume.id, hint, &disk);
@@ -59,6 +68,22 @@ impl DiskWait<'_> {
         };
         self.check_staged(volume, &disk, place).map_err(|error| error.not_healed(unhealed))?;
         Ok(path_of(&disk, &link))
+    }
+
+    fn wait(&self, volume: &Volume) -> Result<Device> {
+        let by_controller = self.deadline.at_most(CONTROLLER_ATTACHES_WITHIN);
+        let mut attacher = None;
+        self.disks.wait_while(volume, self.deadline, &mut |error| {
+            let attacher = attacher.get_or_insert_with(|| {
+                self.kubelets.running_kubelet().map(|kubelet| kubelet.attacher)
+            });
+            match attacher {
+                Some(Attacher::Controller) if !by_controller.over() => {
+                    Ok(by_controller.remaining().min(ASK_EVERY))
+                }
+                _ => Err(error),
+            }
+        })
     }
 
     fn check_staged(&self, volume: &Volume, disk: &Device, place: &StagePlace) -> Result<()> {
