@@ -291,7 +291,12 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
         }
         Call::WaitForAttach { device, options } => {
             let place = stage_place(options, config);
-            let path = driver.disk_wait.wait_for_disk(&volume(options), device, &place)?;
+            let path = driver.disk_wait.wait_for_disk(
+                &volume(options),
+                device,
+                &place,
+                options.sharing,
+            )?;
             Ok((Reply::device(&path), Outcome::Already))
         }
         Call::MountDevice { folder, device, options } => {

@@ -489,9 +489,13 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         kubelets,
         mounts,
         locks,
+        this_node,
         operation,
         deadline,
+        attaching: &attaching,
         disks: &disks,
+        numbers: &numbers,
+        own_maps: &own_maps,
         memory: &memory,
         healing: &healing,
     };

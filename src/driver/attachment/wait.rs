@@ -1,17 +1,22 @@
 //! Wait until this machine sees the volume's disk.
 
 use crate::cloud::Cloud;
+use crate::driver::attachment::attach::Attaching;
 use crate::driver::heal::Healing;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::memory::Memory;
+use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::operation::Volume;
 use crate::driver::ownership::mount_place::{belonging, strangers_on};
 use crate::host::clock::Deadline;
 use crate::host::device_nodes;
 use crate::host::locks::{Locked, Locks};
 use crate::host::{Kubelets, Mounts};
+use crate::model::cloud::attachment_state::Sharing;
 use crate::model::disk::device::Device;
-use crate::model::error::Result;
+use crate::model::error::{Error, Result};
+use crate::model::ids::{NodeName, VolumeId};
 use crate::model::kubelet::Attacher;
 use crate::model::mount::layout::{StagePlace, Target};
 use crate::model::mount::mount_place::{Look, Stands};
@@ -37,9 +42,13 @@ pub struct DiskWait<'a> {
     pub(in crate::driver) kubelets: &'a dyn Kubelets,
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) locks: &'a Locks,
+    pub(in crate::driver) this_node: &'a NodeName,
     pub(in crate::driver) operation: &'a str,
     pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) attaching: &'a Attaching<'a>,
     pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
     pub(in crate::driver) memory: &'a Memory<'a>,
     pub(in crate::driver) healing: &'a Healing<'a>,
 }
@@ -55,8 +64,9 @@ impl DiskWait<'_> {
         volume: &Volume,
         hint: &str,
         place: &StagePlace,
+        sharing: Sharing,
     ) -> Result<PathBuf> {
-        let disk = self.wait(volume)?;
+        let disk = self.wait(volume, sharing)?;
         self.memory.remember_name_if_unlocked(volume);
         self.disks.report_links(&volume.id);
         self.disks.report_hint(&volume.id, hint, &disk);
@@ -70,7 +80,7 @@ impl DiskWait<'_> {
         Ok(path_of(&disk, &link))
     }
 
-    fn wait(&self, volume: &Volume) -> Result<Device> {
+    fn wait(&self, volume: &Volume, sharing: Sharing) -> Result<Device> {
         let by_controller = self.deadline.at_most(CONTROLLER_ATTACHES_WITHIN);
         let mut attacher = None;
         self.disks.wait_while(volume, self.deadline, &mut |error| {
@@ -81,9 +91,25 @@ impl DiskWait<'_> {
                 Some(Attacher::Controller) if !by_controller.over() => {
                     Ok(by_controller.remaining().min(ASK_EVERY))
                 }
+                // Since Kubernetes 1.26 kubelet does not attach again what it finds mounted after its restart.
+                Some(Attacher::Kubelet) if self.has_lost_its_disk(&volume.id) => {
+                    tracing::warn!(volume = %volume.id, "its mounts here lost their disk and kubelet does not ask to attach it: attaching");
+                    let attached = self.attaching.attach(volume, self.this_node, sharing);
+                    attached.map_err(|why| Error { cause: format!("{}; {}", error.cause, why.cause), ..why })?;
+                    Ok(ASK_EVERY)
+                }
                 _ => Err(error),
             }
         })
+    }
+
+    /// Whether mounts of the volume are here whose disk is gone. In doubt they are not.
+    fn has_lost_its_disk(&self, id: &VolumeId) -> bool {
+        let table = self.mounts.table();
+        table
+            .and_then(|table| self.numbers.dead_numbers_of(id, &table))
+            .is_ok_and(|dead| !dead.is_empty())
+            || self.own_maps.seen(id).is_some_and(|map| map.state().waits())
     }
 
     fn check_staged(&self, volume: &Volume, disk: &Device, place: &StagePlace) -> Result<()> {

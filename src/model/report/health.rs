@@ -281,7 +281,7 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
                 ),
             },
             next: format!(
-                "attach it to this node again, in the cloud's console if the cluster does not; {}. If another node has it, detach it there first. Why it went is in its history",
+                "attach it to this node again. A controller-manager that attaches does so within two minutes. Where kubelet attaches, restart kubelet: 1.20 then calls attach, and where later versions only wait for the disk the driver attaches it. Else use the cloud's console; {}. If another node has it, detach it there first. Why it went is in its history",
                 if is_btrfs {
                     "then restart its pods, for no heal moves a btrfs"
                 } else {
