@@ -13,6 +13,7 @@ use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::leaked_copies::LeakedCopies;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::letting_go::LettingGo;
+use crate::driver::guard::orphans::Orphans;
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::Healing;
@@ -477,6 +478,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         numbers: &numbers,
         volumes: &volumes,
         refusals: &refusals,
+        let_go_volumes: &let_go_volumes,
         marks: &marks,
         guard: &guard,
         recovery: &recovery,
@@ -488,6 +490,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         cloud,
         kubelets,
         mounts,
+        records,
         locks,
         this_node,
         operation,
@@ -497,17 +500,22 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         numbers: &numbers,
         own_maps: &own_maps,
         memory: &memory,
+        let_go_volumes: &let_go_volumes,
         healing: &healing,
     };
+    let orphans = Orphans { faces, kubelets };
     let taking_down = TakingDown {
         faces,
         cloud,
+        kubelets,
         records,
         this_node,
+        operation,
         deadline,
         attachments: &attachments,
         locking: &locking,
         let_go_volumes: &let_go_volumes,
+        orphans: &orphans,
         unmounting: &unmounting,
         detaching: &detaching,
     };
@@ -528,6 +536,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         volumes: &volumes,
         places: &places,
         let_go_volumes: &let_go_volumes,
+        orphans: &orphans,
         own_maps: &own_maps,
         shield,
     };

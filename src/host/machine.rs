@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The host's name as Kubernetes makes a node name of it: in lower case.
@@ -104,6 +105,29 @@ pub fn start_of(stat: &[u8]) -> Option<Duration> {
     Some(Duration::from_millis(began.saturating_mul(1000 / TICKS)))
 }
 
+/// A short id that no other call of this machine has: time and process, in base 36.
+#[must_use]
+pub fn new_call_id() -> String {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = super::clock::now();
+    let after = |last: u64| Some(now.max(last + 1));
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).unwrap_or(0);
+    format!("{}-{}", base36(now.max(last + 1)), base36(u64::from(std::process::id())))
+}
+
+fn base36(mut number: u64) -> String {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let mut digits = Vec::new();
+    loop {
+        let digit = usize::try_from(number % 36).unwrap_or_default();
+        digits.push(char::from(DIGITS[digit]));
+        number /= 36;
+        if number == 0 {
+            return digits.iter().rev().collect();
+        }
+    }
+}
+
 /// Who called us, for acts that a person answers for: behind sudo the one who typed.
 #[must_use]
 pub fn who_asks() -> String {
@@ -124,4 +148,22 @@ pub fn user() -> u32 {
 #[must_use]
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_base_36() {
+        assert_eq!(base36(0), "0");
+        assert_eq!(base36(35), "z");
+        assert_eq!(base36(36 * 36), "100");
+    }
+
+    #[test]
+    fn no_two_calls_of_a_process_have_one_id() {
+        let ids: std::collections::BTreeSet<_> = (0..100).map(|_| new_call_id()).collect();
+        assert_eq!(ids.len(), 100);
+    }
 }

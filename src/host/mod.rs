@@ -35,6 +35,7 @@ pub mod mount_tables;
 pub mod mounts;
 pub mod own_process;
 pub mod pace;
+pub mod pod_directories;
 pub mod processes;
 pub mod records;
 pub mod remount;

@@ -23,10 +23,11 @@ pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 21] = [
+pub const OF_THE_BOOT: [&str; 22] = [
     "seen",
     "staged",
     "unstaged",
+    "unstaged_at",
     "file_system",
     "former",
     "tenure",
@@ -75,6 +76,10 @@ pub struct VolumeRecord {
     /// The last one, once it was taken off: a mount that still stands on its disk is healed by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unstaged: Option<Staged>,
+    /// When a call unmounted the stage directory; gone with the next call for the volume. A previous version that
+    /// writes this record moves the key to where it does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unstaged_at: Option<Uptime>,
     /// The file system that was mounted last, or that a person accepted since. Unlike what is staged it
     /// outlives the unmount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -433,6 +438,7 @@ impl VolumeRecord {
             staged: None,
             seen: None,
             unstaged: None,
+            unstaged_at: None,
             file_system: None,
             former: Vec::new(),
             tenure: None,

@@ -21,7 +21,6 @@ use crate::host::{self, Devices, device_nodes, worker};
 use crate::log;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::kubelet::Attacher;
 use crate::model::mount::replacement::ReplacementOutcome;
 use crate::model::policy::HealMode;
 use crate::model::text::without_digits;
@@ -496,25 +495,22 @@ fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
 
 fn told_of_taken_down(one: &TakenDown) -> String {
     let what = match &one.outcome {
-        Ok(true) => "unmounted and detached".to_owned(),
-        Ok(false) => "unmounted".to_owned(),
+        Ok(done) => (*done).to_owned(),
         Err(error) => format!("not taken down: {error}"),
     };
-    format!("volume {}: {what}: kubelet does not know it any more, and its pods have ended", one.id)
+    format!("volume {}: {what}: {}", one.id, one.why)
 }
 
 /// What no call comes for any more, and what an earlier one could not do.
 fn make_up_for(driver: &Driver<'_>) {
     driver.recovery.end_all_leftovers();
-    tell_forgotten(driver);
+    tell_unasked(driver);
     // Last, for a cloud may be slow.
     driver.owed_marks.leave_all();
 }
 
-/// Ends what kubelet let go of and forgot; while no kubelet runs it may remember still.
-fn tell_forgotten(driver: &Driver<'_>) {
-    let Some(kubelet) = driver.ports.kubelets.running_kubelet() else { return };
-    for one in driver.taking_down.end_forgotten(kubelet.attacher == Attacher::Kubelet) {
+fn tell_unasked(driver: &Driver<'_>) {
+    for one in driver.taking_down.end_unasked() {
         let whose = format!("{} forgotten", one.id);
         tell(whose, vec![told_of_taken_down(&one)], Effect::of(&one.outcome));
     }

@@ -2,6 +2,7 @@
 
 use crate::cloud::Cloud;
 use crate::driver::attachment::attach::Attaching;
+use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::heal::Healing;
 use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::Disks;
@@ -12,6 +13,7 @@ use crate::driver::ownership::mount_place::{belonging, strangers_on};
 use crate::host::clock::Deadline;
 use crate::host::device_nodes;
 use crate::host::locks::{Locked, Locks};
+use crate::host::records::Records;
 use crate::host::{Kubelets, Mounts};
 use crate::model::cloud::attachment_state::Sharing;
 use crate::model::disk::device::Device;
@@ -41,6 +43,7 @@ pub struct DiskWait<'a> {
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) kubelets: &'a dyn Kubelets,
     pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) locks: &'a Locks,
     pub(in crate::driver) this_node: &'a NodeName,
     pub(in crate::driver) operation: &'a str,
@@ -50,6 +53,7 @@ pub struct DiskWait<'a> {
     pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
     pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
     pub(in crate::driver) memory: &'a Memory<'a>,
+    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
     pub(in crate::driver) healing: &'a Healing<'a>,
 }
 
@@ -66,6 +70,12 @@ impl DiskWait<'_> {
         place: &StagePlace,
         sharing: Sharing,
     ) -> Result<PathBuf> {
+        let soon = self.deadline.at_most(LOCK_WAIT);
+        if self.records.load(&volume.id).unstaged_at.is_some()
+            && let Ok(Locked::Held(_lock)) = self.locks.take(&volume.id, self.operation, soon)
+        {
+            self.let_go_volumes.note_caller(&volume.id);
+        }
         let disk = self.wait(volume, sharing)?;
         self.memory.remember_name_if_unlocked(volume);
         self.disks.report_links(&volume.id);

@@ -5,6 +5,7 @@
 use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
+use crate::driver::guard::orphans::Orphans;
 use crate::driver::lookup::disk_numbers::{Belonging, DiskNumbers};
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
@@ -25,13 +26,14 @@ use crate::model::face::Faces;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, FileUse, NAMESPACE_GOES_WITHIN, NamespaceUse};
 use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::orphan::Orphan;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
 use crate::model::policy::ShieldPolicy;
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
-    CloudFact, Disk, DiskFact, LinkFact, MapFact, MountFact, RecordFact, Role, VolumeFacts,
-    WaitFact,
+    CloudFact, Disk, DiskFact, LeftAttached, LinkFact, MapFact, MountFact, RecordFact, Role,
+    VolumeFacts, WaitFact,
 };
 use crate::model::report::health::{self, Health, Verdict};
 use crate::model::text::several;
@@ -87,6 +89,7 @@ pub struct Surveying<'a> {
     pub(in crate::driver) volumes: &'a Volumes<'a>,
     pub(in crate::driver) places: &'a MountPlaces<'a>,
     pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
+    pub(in crate::driver) orphans: &'a Orphans<'a>,
     pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
     pub(in crate::driver) shield: &'a ShieldPolicy,
 }
@@ -456,7 +459,6 @@ impl Surveying<'_> {
             map: id
                 .and_then(|id| self.own_maps.seen(id))
                 .map(|map| MapFact::new(map, record.and_then(|record| self.wait_fact(record)))),
-            cloud,
             users_of_lost_disk: Vec::new(),
             unseen_users: None,
             pods: pods_of(record, &mounts),
@@ -466,10 +468,27 @@ impl Surveying<'_> {
             let_go: record
                 .map(|record| self.let_go_volumes.let_go_facts(record))
                 .unwrap_or_default(),
+            left_attached: record.and_then(|record| self.left_attached(record, &cloud)),
+            cloud,
             record: id.map(|id| self.record_fact(id, record)).unwrap_or_default(),
             links: links.collect(),
             lock: id.and_then(|id| self.locks.holder(id)),
         }
+    }
+
+    fn left_attached(&self, record: &VolumeRecord, cloud: &CloudFact) -> Option<LeftAttached> {
+        let is_here = match cloud {
+            CloudFact::Known(view) => Some(view.is_here),
+            CloudFact::Missing => Some(false),
+            CloudFact::Unknown { .. } => None,
+        };
+        let doubt = match self.orphans.judge_record(record, is_here) {
+            Orphan::No => return None,
+            Orphan::Yes => None,
+            Orphan::Unknown(why) => Some(why),
+        };
+        let silent_for = uptime().since(record.unstaged_at.as_ref()?)?.as_secs();
+        Some(LeftAttached { silent_for, doubt })
     }
 
     fn wait_fact(&self, record: &VolumeRecord) -> Option<WaitFact> {
