@@ -144,6 +144,19 @@ pub fn user() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
+/// Whether this process may grow a mounted ext4. Where that cannot be determined, the kernel decides when it is asked.
+#[must_use]
+pub fn may_grow_mounted() -> bool {
+    /// `CAP_SYS_RESOURCE`.
+    const RIGHT: u64 = 1 << 24;
+    let status = super::files::read_proc("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    rights
+        .and_then(|rights| u64::from_str_radix(rights.trim(), 16).ok())
+        .is_none_or(|rights| rights & RIGHT != 0)
+}
+
 /// Whether this process may mount.
 #[must_use]
 pub fn is_root() -> bool {

@@ -249,6 +249,9 @@ pub trait FileSystems {
     /// ends, it goes on by itself: see `await_check`.
     fn check(&self, id: &VolumeId, device: &Device, kind: FsType, deadline: Deadline)
     -> Result<()>;
+    /// Checks an unmounted ext3 or ext4 as a whole and grows it to its disk. If the time is over before that ends,
+    /// it goes on by itself: see `await_check`.
+    fn grow_unmounted(&self, id: &VolumeId, device: &Device, deadline: Deadline) -> Result<()>;
     /// Waits a moment for a check of this volume that an earlier call began. An error if it goes on;
     /// else its verdict, if it ended without mending the file system.
     fn await_check(
