@@ -41,6 +41,7 @@ pub mod records;
 pub mod remount;
 mod safe_path;
 pub mod shared_answers;
+pub mod sweeps;
 mod time_limit;
 pub mod tool;
 pub mod worker;

@@ -10,6 +10,7 @@ use super::disk::transport::Transport;
 use super::face::FaceName;
 use super::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
 use super::mount::folders_let_go::LetGoes;
+use super::mount::orphan::SILENT_FOR;
 use super::mount::replacement::MountIntent;
 use super::report::refusal::Refusal;
 use super::report::tear_down::{TearDown, by_tear_down};
@@ -17,6 +18,7 @@ use super::timestamp::Uptime;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The format that this version writes. Readers accept any: unknown keys are carried along.
 pub const FORMAT: u32 = 1;
@@ -238,6 +240,16 @@ impl VolumeRecord {
     /// What became of the mark that was asked for is known.
     pub fn mark_is_answered(&mut self) {
         (self.mark_asked, self.mark_asked_at) = (None, None);
+    }
+
+    /// Whether the timer should have looked at the volume long ago: kubelet let go of it, or unmounted it and left it
+    /// attached.
+    #[must_use]
+    pub fn waits_for_timer(&self, now: &Uptime) -> bool {
+        const LONG: Duration = Duration::from_secs(120);
+        let is_old = |at: &Uptime, least| now.since(at).is_some_and(|gap| gap >= least);
+        self.let_go.open(&now.boot).any(|(_, one)| is_old(&one.when, LONG))
+            || self.unstaged_at.as_ref().is_some_and(|at| is_old(at, SILENT_FOR + LONG))
     }
 
     /// Whether a consumer has or had the volume.

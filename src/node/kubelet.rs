@@ -4,7 +4,8 @@
 //! name and the words of his.
 
 use super::process::{self, arguments, as_it_sees, flag_of, is_roots, seen_below};
-use crate::host::{Kubelets, clock, files, machine};
+use crate::host::clock::Deadline;
+use crate::host::{Kubelets, clock, files, machine, tool};
 use crate::model::error::errno_text;
 use crate::model::kubelet::{Attacher, RunningKubelet};
 use crate::model::yaml;
@@ -277,6 +278,24 @@ pub fn working_below<'a>(all: &'a [Kubelet], proc: &Path, root: &Path) -> Vec<&'
         own.is_ok_and(|own| there.is_ok_and(|there| own == there))
     };
     all.iter().filter(is_there).collect()
+}
+
+/// The version of a kubelet's program, as it says itself: `Kubernetes v1.36.2` is (1, 36). Nothing where this user may
+/// not run it, or it says nothing.
+#[must_use]
+pub fn version(proc: &Path, kubelet: &Kubelet) -> Option<(u32, u32)> {
+    let program = process::folder(proc, kubelet.pid).join("exe");
+    let said = tool::launch(&program, &["--version"], &[], Deadline::after(VERSION_WITHIN)).ok()?;
+    version_in(said.last_line())
+}
+
+/// How long kubelet may take to say its version.
+const VERSION_WITHIN: Duration = Duration::from_secs(3);
+
+fn version_in(said: &str) -> Option<(u32, u32)> {
+    let mut parts = said.strip_prefix("Kubernetes v")?.split('.');
+    let mut part = || parts.next()?.trim_end_matches('+').parse().ok();
+    Some((part()?, part()?))
 }
 
 /// By its name, and by what no tenant can choose.
@@ -596,6 +615,19 @@ mod tests {
             let flag = format!("--enable-controller-attach-detach={value}");
             process(proc.path(), 9, &["kubelet", "--config=/var/lib/c.yaml", &flag]);
             assert_eq!(only(proc.path()).attacher, attacher, "{value}");
+        }
+    }
+
+    #[test]
+    fn versions_are_read() {
+        for (said, version) in [
+            ("Kubernetes v1.36.2", Some((1, 36))),
+            ("Kubernetes v1.20.2-eks-1", Some((1, 20))),
+            ("Kubernetes v1.9", Some((1, 9))),
+            ("Kubernetes v1", None),
+            ("it said nothing", None),
+        ] {
+            assert_eq!(version_in(said), version, "{said}");
         }
     }
 

@@ -313,6 +313,9 @@ impl NodeSweep<'_> {
         let _is_logged = log::start(self.config);
         let id = log::new_call_id();
         let _span = tracing::error_span!("verb", id, op = "heal").entered();
+        if node.is_none() && !self.is_plan {
+            host::sweeps::note(&self.config.paths.run_dir);
+        }
         let end = self.sweep(node, put_off).unwrap_or_else(|error| {
             tell(String::new(), vec![format!("cannot look: {error}")], Effect::Failed);
             Swept::default()

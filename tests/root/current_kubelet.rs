@@ -1,9 +1,11 @@
 //! What kubelets since 1.26 no longer call for, by the sequences of calls that kubelet 1.36.2 makes: after its
 //! restart it attaches nothing that it finds mounted, and never detaches it where it attaches itself.
 
-use crate::checks::{nothing_is_left, number_of, only_mount_at};
+use crate::checks::{eventually, layers_at, nothing_is_left, number_of, only_mount_at};
 use crate::heal::{goes_on, pull};
+use crate::letting_go::{by_another, let_go};
 use crate::scene::{Scene, scene};
+use crate::support::Node;
 use crate::support::has;
 use crate::support::kubelets::{Attaches, OLD, is_silent_for};
 use crate::support::pods::{Container, Naming, Pod};
@@ -81,7 +83,7 @@ fn waitforattach_attaches_nothing_else() {
 /// At 7ba4fed it answered after 2 s, and kubelet's back-off outlived the attach that came then.
 #[test]
 fn waitforattach_waits_for_the_controller() {
-    needs!(mounts, seams);
+    needs!(pods, seams);
     for attaches in [Attaches::ControllerByDefault, Attaches::ControllerByFile] {
         let (node, volume) = Volume::on_a_node("ext4", "64M");
         node.has_kubelet(attaches);
@@ -94,6 +96,20 @@ fn waitforattach_waits_for_the_controller() {
         });
         node.must(volume.detach());
     }
+    // The same of a disk that was lost: the controller attaches, and its mounts are healed.
+    let Scene { node, volume, pod, mut container } = scene().start();
+    node.has_kubelet(Attaches::ControllerByFile);
+    pull(&volume, &mut container);
+    restarts(&volume);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| node.must(volume.wait("")));
+        std::thread::sleep(Duration::from_secs(4));
+        assert!(!waits.is_finished() && node.letter(&volume.id).is_none(), "it waits");
+        node.must(volume.attach());
+        waits.join().unwrap();
+    });
+    goes_on(&mut container, 3);
+    volume.ends_with(&pod, container);
 }
 
 /// For half a minute, and no longer; and where kubelet attaches, an attach has come before.
@@ -341,4 +357,60 @@ fn where_kubelet_detaches_nothing_is_remembered() {
     ends(&volume, &pod, container);
     node.must(volume.detach());
     nothing_is_left(&node, &[&volume]);
+}
+
+/// By a process that is not waited for: its lock is free, and the log has its end.
+fn is_taken_down(volume: &Volume) {
+    let node = &volume.node;
+    let lock = node.own().join("run/locks").join(format!("{}.lock", volume.id));
+    eventually("it is detached", || node.letter(&volume.id).is_none() && !lock.exists());
+    eventually("its end is logged", || {
+        let history = node.verb(&["history", &volume.id]).unwrap();
+        history.contains(" detach ") && !history.contains("its end is not in the log")
+    });
+}
+
+/// Of another volume of the node. At 7ba4fed both stayed for ever where no timer came.
+#[test]
+fn without_a_timer_a_call_takes_over_its_work() {
+    needs!(pods, seams);
+    let other = |node: &Node| Volume::create(node, "ext4", "16M");
+    let orphan = left_attached(Attaches::KubeletByFlag, "ext4");
+    let node = &orphan.node;
+    // The timer has just come: a call leaves it to the next time.
+    assert_eq!(node.verb(&["heal"]).unwrap(), "");
+    is_silent_for(node, &orphan.id, 1000);
+    let second = other(node);
+    node.must(second.attach());
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(node.letter(&orphan.id).is_some());
+    fs::remove_file(node.own().join("run/swept")).unwrap();
+    node.must(second.detach());
+    is_taken_down(&orphan);
+    nothing_is_left(node, &[&orphan, &second]);
+
+    // kubelet was restarted twice in an outage, and the pod was deleted gracefully: 1.36.2 does not mount it again.
+    let Scene { node, volume, pod, container } = scene().start();
+    node.has_kubelet(Attaches::KubeletByFile);
+    let_go(&volume, &pod);
+    by_another(&node, &volume.wait(""));
+    by_another(&node, &volume.stage());
+    container.die();
+    let second = other(&node);
+    node.must(second.attach());
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(layers_at(&volume.global()), 1, "not long ago");
+    let path = volume.boot_record_path();
+    let mut record: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let when = &mut record["let_go"]["folders"][pod.uid()]["when"]["seconds"];
+    *when = when.as_u64().unwrap().saturating_sub(120).into();
+    fs::write(path, record.to_string()).unwrap();
+    node.must(second.detach());
+    is_taken_down(&volume);
+    assert!(node.verb(&["history", &volume.id]).unwrap().contains("unmountdevice"));
+    let status = node.verb(&["status"]).unwrap();
+    assert!(!status.contains("has not ended"), "{status}");
+    fs::remove_dir(volume.global()).unwrap();
+    nothing_is_left(&node, &[&volume, &second]);
 }

@@ -30,7 +30,7 @@ fn unshare(node: &Node) {
 
 /// kubelet removes the folder after an unmount that succeeded.
 #[track_caller]
-fn let_go(volume: &Volume, pod: &Pod) {
+pub fn let_go(volume: &Volume, pod: &Pod) {
     volume.node.must(volume.unpublish(pod.uid()));
     assert_eq!(layers_at(&volume.pod(pod.uid())), 0);
     fs::remove_dir(volume.pod(pod.uid())).unwrap();
@@ -354,7 +354,7 @@ fn a_call_that_is_killed_has_remembered_it() {
 
 /// A process that calls, and has ended afterwards, as a kubelet that was restarted.
 #[track_caller]
-fn by_another(node: &Node, call: &crate::volume::Call) {
+pub fn by_another(node: &Node, call: &crate::volume::Call) {
     let direct = node.command(call);
     let mut command = Command::new("sh");
     // The shell stays the caller: it does something afterwards.

@@ -308,10 +308,7 @@ impl Staging<'_> {
         self.disks.prove_again(&volume.id, disk)?;
         match self.file_systems.look(disk, self.deadline)? {
             Contents::FileSystem(now) if now.uuid == found.uuid => Ok(now),
-            _ => Err(Error::refused(format!(
-                "{} shows another file system after it was grown",
-                disk.kernel_name
-            ))),
+            _ => Err(not_ours(volume, disk, "another file system than before it was grown")),
         }
     }
 

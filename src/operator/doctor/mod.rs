@@ -63,7 +63,7 @@ pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
     let running = ours(&all_kubelets, configured.config.paths.kubelet_root.as_deref());
     let mut all = vec![written::configuration(configured)];
     all.extend(kubelet::look(&all_kubelets, configured));
-    all.extend(machine::look(&system));
+    all.extend(machine::look(&system, running));
     let is_hidden = configured.is_hidden();
     if is_hidden {
         let why = "depends on the configuration, which only root may read";
