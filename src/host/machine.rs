@@ -99,7 +99,7 @@ pub(super) fn state_in(stat: &[u8]) -> Option<(char, u64)> {
 /// How long after the machine's start a process began, from the bytes of its `stat`.
 #[must_use]
 pub fn start_of(stat: &[u8]) -> Option<Duration> {
-    /// USER_HZ, which is the same on every architecture that this is built for.
+    /// `USER_HZ`, which is the same on every architecture that this is built for.
     const TICKS: u64 = 100;
     let (_, began) = state_in(stat)?;
     Some(Duration::from_millis(began.saturating_mul(1000 / TICKS)))

@@ -14,7 +14,9 @@ fn what_kubelet_left_attached_lets_a_pod_start_elsewhere_after_the_timer() {
         life.up(here, "ext4");
         // kubelet restarts: it asks for the disk alone.
         here.wait("");
-        PODS.iter().for_each(|uid| here.unpublish(uid));
+        for uid in PODS {
+            here.unpublish(uid);
+        }
         here.unstage();
         assert_eq!(here.verb(&["heal"]), (true, String::new()));
         assert!(there.attach_fails().contains("Multi-Attach"));
@@ -95,7 +97,9 @@ fn a_lost_disk_is_attached_again_by_waitforattach() {
     there.detach();
     here.wait("");
     assert_eq!(life.attached_to(), [here.server.as_str()]);
-    PODS.iter().for_each(|uid| here.unpublish(uid));
+    for uid in PODS {
+        here.unpublish(uid);
+    }
     here.unstage();
     here.detach();
     assert!(life.attached_to().is_empty());

@@ -142,13 +142,13 @@ impl TakingDown<'_> {
     /// The log has a begin and an end of what is done, as of a call for it.
     fn logged(
         &self,
-        word: &str,
+        operation: &str,
         record: &VolumeRecord,
         work: impl FnOnce() -> Result<Outcome>,
     ) -> Result<Outcome> {
         let (volume, name) = (&record.volume, record.name.as_ref().map(VolumeName::as_str));
         let id = machine::new_call_id();
-        let _span = tracing::error_span!("verb", id, op = word).entered();
+        let _span = tracing::error_span!("verb", id, op = operation).entered();
         let who = format!("disk {}", self.operation);
         let begin = Instant::now();
         tracing::info!(%volume, name, who, "begin");

@@ -92,20 +92,21 @@ impl DiskWait<'_> {
 
     fn wait(&self, volume: &Volume, sharing: Sharing) -> Result<Device> {
         let by_controller = self.deadline.at_most(CONTROLLER_ATTACHES_WITHIN);
-        let mut attacher = None;
+        let mut kubelet = None;
         self.disks.wait_while(volume, self.deadline, &mut |error| {
-            let attacher = attacher.get_or_insert_with(|| {
-                self.kubelets.running_kubelet().map(|kubelet| kubelet.attacher)
-            });
-            match attacher {
+            let kubelet = kubelet.get_or_insert_with(|| self.kubelets.running_kubelet());
+            match kubelet.as_ref().map(|kubelet| &kubelet.attacher) {
                 Some(Attacher::Controller) if !by_controller.over() => {
                     Ok(by_controller.remaining().min(ASK_EVERY))
                 }
                 // Since Kubernetes 1.26 kubelet does not attach again what it finds mounted after its restart.
                 Some(Attacher::Kubelet) if self.has_lost_its_disk(&volume.id) => {
                     tracing::warn!(volume = %volume.id, "its mounts here lost their disk and kubelet does not ask to attach it: attaching");
-                    let attached = self.attaching.attach(volume, self.this_node, sharing);
-                    attached.map_err(|why| Error { cause: format!("{}; {}", error.cause, why.cause), ..why })?;
+                    let cause = |why: Error| {
+                        let cause = format!("{}; {}", error.cause, why.cause);
+                        Error { cause, ..why }
+                    };
+                    self.attaching.attach(volume, self.this_node, sharing).map_err(cause)?;
                     Ok(ASK_EVERY)
                 }
                 _ => Err(error),
