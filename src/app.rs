@@ -1,7 +1,7 @@
 //! One call: words become an operation, and its result a reply.
 
 use crate::channel::Channel;
-use crate::configuration::Config;
+use crate::configuration::{Config, Paths};
 use crate::driver::attachment::detach::Force;
 use crate::driver::mount::publish::Publication;
 use crate::driver::mount::stage::StageOptions;
@@ -12,6 +12,7 @@ use crate::flexvolume::options::{AccessMode, Options};
 use crate::flexvolume::reply::Reply;
 use crate::host::clock::Deadline;
 use crate::host::metrics::Report;
+use crate::host::records::Records;
 use crate::host::worker::late;
 use crate::host::{at_hand, machine, worker};
 use crate::model::cloud::attachment_state::Sharing;
@@ -19,14 +20,17 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::face::Faces;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::layout::{PublishTarget, StagePlace, StageTarget};
+use crate::model::record::VolumeRecord;
 use crate::model::report::metrics::Sample;
 use crate::watchdog::{self, BesideAnswer, Subject};
 use crate::wiring::{self, BESIDE, ETC, Setting, VARIABLE};
 use crate::{failpoints, host, log};
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// What is known of a call while it is worked on, whatever becomes of it.
@@ -87,9 +91,30 @@ pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
         if let Some(report) = report {
             report.write();
         }
+        take_over_for_timer();
     };
     let given_up = |why: &Error| write_off(word, &subject, begin, why);
     watchdog::call(&channel, &subject, do_it, given_up)
+}
+
+/// Where no timer comes, a call starts what it would do: for a volume that kubelet has forgotten no call comes. kubelet
+/// waits for the end of the call, so it is a process of its own that is not waited for.
+fn take_over_for_timer() {
+    let Ok((config, _)) = load_config() else { return };
+    let Paths { state_dir, run_dir, .. } = &config.paths;
+    if host::sweeps::is_recent(run_dir) {
+        return;
+    }
+    let (now, records) = (machine::uptime(), Records::below(state_dir, run_dir));
+    let waits = |record: &VolumeRecord| record.waits_for_timer(&now);
+    if !records.list().unwrap_or_default().iter().any(waits) {
+        return;
+    }
+    if let Some(program) = executable() {
+        let mut heal = Command::new(program);
+        heal.arg("heal").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let _ = heal.process_group(0).spawn();
+    }
 }
 
 /// The call itself.
@@ -291,7 +316,12 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
         }
         Call::WaitForAttach { device, options } => {
             let place = stage_place(options, config);
-            let path = driver.disk_wait.wait_for_disk(&volume(options), device, &place)?;
+            let path = driver.disk_wait.wait_for_disk(
+                &volume(options),
+                device,
+                &place,
+                options.sharing,
+            )?;
             Ok((Reply::device(&path), Outcome::Already))
         }
         Call::MountDevice { folder, device, options } => {

@@ -10,6 +10,7 @@ use crate::configuration::{Config, LogLevel};
 use crate::host::aside::AsideWriter;
 use crate::host::clock;
 use crate::host::kept_lines::{Keeping, KeptLines};
+pub use crate::host::machine::new_call_id;
 use crate::host::worker::late;
 use crate::model::report::log_line;
 use crate::model::timestamp::{self, Millis};
@@ -323,25 +324,6 @@ fn prune(folder: &Path, most: usize, today: &File) {
     }
 }
 
-/// A short id that no other call of this machine has: time and process, in base 36.
-#[must_use]
-pub fn new_call_id() -> String {
-    format!("{}-{}", base36(clock::now()), base36(u64::from(std::process::id())))
-}
-
-fn base36(mut number: u64) -> String {
-    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-    let mut digits = Vec::new();
-    loop {
-        let digit = usize::try_from(number % 36).unwrap_or_default();
-        digits.push(char::from(DIGITS[digit]));
-        number /= 36;
-        if number == 0 {
-            return digits.iter().rev().collect();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -382,12 +364,5 @@ mod tests {
         ] {
             assert_eq!(File::named(name), None, "{name}");
         }
-    }
-
-    #[test]
-    fn numbers_are_written_in_base_36() {
-        assert_eq!(base36(0), "0");
-        assert_eq!(base36(35), "z");
-        assert_eq!(base36(36 * 36), "100");
     }
 }

@@ -7,6 +7,7 @@ use crate::cloud::unconfigured::Unconfigured;
 use crate::configuration::{CloudKind, Config};
 use crate::driver::call_counts::CallCounts;
 use crate::driver::{self, Driver, Ports};
+use crate::failpoints;
 use crate::host::census::{Budget, KernelCensus};
 use crate::host::clock::Deadline;
 use crate::host::device_mapper::KernelMaps;
@@ -26,6 +27,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::face::{Face, Faces};
 use crate::model::ids::{NodeName, VolumeId};
 use crate::model::report::metrics::Sample;
+use crate::node::kubelet::ConfiguredKubelet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::Duration;
@@ -133,6 +135,10 @@ fn with_driver_that_counts<T>(
         heal: config.heal.mode,
         shield: &config.shield,
         after: &config.heal.after,
+        kubelets: &ConfiguredKubelet {
+            proc: failpoints::folder("INCLOUD_DISK_PROC", "/proc"),
+            root: config.paths.kubelet_root.as_deref(),
+        },
         processes: &KernelProcesses,
         scratch: &config.paths.run_dir.join("scratch"),
         guard: &config.guard,

@@ -132,6 +132,7 @@ const STATUS: &str = "\
 Health:
   ok           as it should be
   let-go       kubelet unmounted the folder of a pod that has the volume, or has forgotten it
+  orphaned     kubelet unmounted it, left it attached to this node, and will not detach it
   guarded      a tear-down is asked for and refused: a pod still uses the volume
   leaked       only a mount namespace that no pod owns still has it
   unknown      what decides could not be seen: run it as root, or when the cloud answers

@@ -13,6 +13,7 @@ use crate::driver::guard::free_disks::FreeDisks;
 use crate::driver::guard::leaked_copies::LeakedCopies;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::letting_go::LettingGo;
+use crate::driver::guard::orphans::Orphans;
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::heal::Healing;
@@ -119,6 +120,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         heal: heal_mode,
         shield,
         after,
+        kubelets,
         processes,
         scratch,
         guard: policy,
@@ -268,6 +270,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     let adoption = Adoption {
         faces,
         cloud,
+        kubelets,
         devices,
         file_systems,
         mounts,
@@ -303,7 +306,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         disks: &disks,
         own_maps: &own_maps,
     };
-    let mounted_here = MountedHere { mounts, records, own_maps: &own_maps };
+    let mounted_here = MountedHere { faces, mounts, kubelets, records, own_maps: &own_maps };
     let healing = Healing {
         mounts,
         records,
@@ -475,6 +478,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         numbers: &numbers,
         volumes: &volumes,
         refusals: &refusals,
+        let_go_volumes: &let_go_volumes,
         marks: &marks,
         guard: &guard,
         recovery: &recovery,
@@ -484,29 +488,41 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     };
     let disk_wait = DiskWait {
         cloud,
+        kubelets,
         mounts,
+        records,
         locks,
+        this_node,
         operation,
         deadline,
+        attaching: &attaching,
         disks: &disks,
+        numbers: &numbers,
+        own_maps: &own_maps,
         memory: &memory,
+        let_go_volumes: &let_go_volumes,
         healing: &healing,
     };
+    let orphans = Orphans { faces, kubelets };
     let taking_down = TakingDown {
         faces,
         cloud,
+        kubelets,
         records,
         this_node,
+        operation,
         deadline,
         attachments: &attachments,
         locking: &locking,
         let_go_volumes: &let_go_volumes,
+        orphans: &orphans,
         unmounting: &unmounting,
         detaching: &detaching,
     };
     let surveying = Surveying {
         faces,
         cloud,
+        kubelets,
         devices,
         mounts,
         records,
@@ -520,6 +536,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         volumes: &volumes,
         places: &places,
         let_go_volumes: &let_go_volumes,
+        orphans: &orphans,
         own_maps: &own_maps,
         shield,
     };

@@ -7,7 +7,7 @@ use crate::host::locks::Locks;
 use crate::host::pace::Pace;
 use crate::host::records::Records;
 use crate::host::shared_answers::Answers;
-use crate::host::{Census, Devices, FileSystems, Maps, Mounts, Processes, Remounts};
+use crate::host::{Census, Devices, FileSystems, Kubelets, Maps, Mounts, Processes, Remounts};
 use crate::model::face::{Face, Faces};
 use crate::model::ids::NodeName;
 use crate::model::mount::after_heal::After;
@@ -50,6 +50,8 @@ pub struct Ports<'a> {
     pub shield: &'a ShieldPolicy,
     /// What is done once they were.
     pub after: &'a After,
+    /// The kubelets of this machine.
+    pub kubelets: &'a dyn Kubelets,
     /// Other processes of this machine.
     pub processes: &'a dyn Processes,
     /// A folder for mounts that stay out of sight.

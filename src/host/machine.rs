@@ -8,6 +8,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The host's name as Kubernetes makes a node name of it: in lower case.
 pub fn node_name() -> Result<NodeName> {
@@ -94,6 +96,38 @@ pub(super) fn state_in(stat: &[u8]) -> Option<(char, u64)> {
     Some((state, fields.nth(18)?.parse().ok()?))
 }
 
+/// How long after the machine's start a process began, from the bytes of its `stat`.
+#[must_use]
+pub fn start_of(stat: &[u8]) -> Option<Duration> {
+    /// `USER_HZ`, which is the same on every architecture that this is built for.
+    const TICKS: u64 = 100;
+    let (_, began) = state_in(stat)?;
+    Some(Duration::from_millis(began.saturating_mul(1000 / TICKS)))
+}
+
+/// A short id that no other call of this machine has: time and process, in base 36.
+#[must_use]
+pub fn new_call_id() -> String {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let now = super::clock::now();
+    let after = |last: u64| Some(now.max(last + 1));
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).unwrap_or(0);
+    format!("{}-{}", base36(now.max(last + 1)), base36(u64::from(std::process::id())))
+}
+
+fn base36(mut number: u64) -> String {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let mut digits = Vec::new();
+    loop {
+        let digit = usize::try_from(number % 36).unwrap_or_default();
+        digits.push(char::from(DIGITS[digit]));
+        number /= 36;
+        if number == 0 {
+            return digits.iter().rev().collect();
+        }
+    }
+}
+
 /// Who called us, for acts that a person answers for: behind sudo the one who typed.
 #[must_use]
 pub fn who_asks() -> String {
@@ -110,8 +144,39 @@ pub fn user() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
+/// Whether this process may grow a mounted ext4. Where that cannot be determined, the kernel decides when it is asked.
+#[must_use]
+pub fn may_grow_mounted() -> bool {
+    /// `CAP_SYS_RESOURCE`.
+    const RIGHT: u64 = 1 << 24;
+    let status = super::files::read_proc("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    rights
+        .and_then(|rights| u64::from_str_radix(rights.trim(), 16).ok())
+        .is_none_or(|rights| rights & RIGHT != 0)
+}
+
 /// Whether this process may mount.
 #[must_use]
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_base_36() {
+        assert_eq!(base36(0), "0");
+        assert_eq!(base36(35), "z");
+        assert_eq!(base36(36 * 36), "100");
+    }
+
+    #[test]
+    fn no_two_calls_of_a_process_have_one_id() {
+        let ids: std::collections::BTreeSet<_> = (0..100).map(|_| new_call_id()).collect();
+        assert_eq!(ids.len(), 100);
+    }
 }

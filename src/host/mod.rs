@@ -35,11 +35,13 @@ pub mod mount_tables;
 pub mod mounts;
 pub mod own_process;
 pub mod pace;
+pub mod pod_directories;
 pub mod processes;
 pub mod records;
 pub mod remount;
 pub(crate) mod safe_path;
 pub mod shared_answers;
+pub mod sweeps;
 mod time_limit;
 pub mod tool;
 pub mod worker;
@@ -51,6 +53,7 @@ use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::kubelet::RunningKubelet;
 use crate::model::mount::after_heal::Wakeup;
 use crate::model::mount::disk_users::{
     Answer, DeviceUses, NamespaceId, NamespaceUse, NamespaceUses, PodUsers, Process,
@@ -247,6 +250,9 @@ pub trait FileSystems {
     /// ends, it goes on by itself: see `await_check`.
     fn check(&self, id: &VolumeId, device: &Device, kind: FsType, deadline: Deadline)
     -> Result<()>;
+    /// Checks an unmounted ext3 or ext4 as a whole and grows it to its disk. If the time is over before that ends,
+    /// it goes on by itself: see `await_check`.
+    fn grow_unmounted(&self, id: &VolumeId, device: &Device, deadline: Deadline) -> Result<()>;
     /// Waits a moment for a check of this volume that an earlier call began. An error if it goes on;
     /// else its verdict, if it ended without mending the file system.
     fn await_check(
@@ -458,6 +464,14 @@ pub struct SwitchRequest<'a> {
 /// So many processes are held at once: each takes a descriptor, and a user or a pod may have more of
 /// them than a call may have of those.
 pub const HELD_AT_ONCE: usize = 128;
+
+/// The kubelets of this machine.
+pub trait Kubelets {
+    /// The one whose calls this driver answers; nothing while none is running.
+    fn running_kubelet(&self) -> Option<RunningKubelet>;
+    /// Whether what is mounted below this root directory is another kubelet's.
+    fn is_root_of_another(&self, root: &Path) -> bool;
+}
 
 /// Other processes of this machine.
 pub trait Processes {

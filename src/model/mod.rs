@@ -8,6 +8,7 @@ pub mod face;
 pub mod hexadecimal;
 pub mod ids;
 pub mod known_volume;
+pub mod kubelet;
 pub mod mount;
 pub mod path_text;
 pub mod pauses;

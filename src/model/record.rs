@@ -10,6 +10,7 @@ use super::disk::transport::Transport;
 use super::face::FaceName;
 use super::ids::{ConsumerId, ServerId, VolumeId, VolumeName};
 use super::mount::folders_let_go::LetGoes;
+use super::mount::orphan::SILENT_FOR;
 use super::mount::replacement::MountIntent;
 use super::report::refusal::Refusal;
 use super::report::tear_down::{TearDown, by_tear_down};
@@ -17,16 +18,18 @@ use super::timestamp::Uptime;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The format that this version writes. Readers accept any: unknown keys are carried along.
 pub const FORMAT: u32 = 1;
 
 /// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
 /// where writing is quick, so that no mount waits for a busy disk of the machine.
-pub const OF_THE_BOOT: [&str; 21] = [
+pub const OF_THE_BOOT: [&str; 22] = [
     "seen",
     "staged",
     "unstaged",
+    "unstaged_at",
     "file_system",
     "former",
     "tenure",
@@ -75,6 +78,10 @@ pub struct VolumeRecord {
     /// The last one, once it was taken off: a mount that still stands on its disk is healed by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unstaged: Option<Staged>,
+    /// When a call unmounted the stage directory; gone with the next call for the volume. A previous version that
+    /// writes this record moves the key to where it does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unstaged_at: Option<Uptime>,
     /// The file system that was mounted last, or that a person accepted since. Unlike what is staged it
     /// outlives the unmount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -233,6 +240,16 @@ impl VolumeRecord {
     /// What became of the mark that was asked for is known.
     pub fn mark_is_answered(&mut self) {
         (self.mark_asked, self.mark_asked_at) = (None, None);
+    }
+
+    /// Whether the timer should have looked at the volume long ago: kubelet let go of it, or unmounted it and left it
+    /// attached.
+    #[must_use]
+    pub fn waits_for_timer(&self, now: &Uptime) -> bool {
+        const LONG: Duration = Duration::from_secs(120);
+        let is_old = |at: &Uptime, least| now.since(at).is_some_and(|gap| gap >= least);
+        self.let_go.open(&now.boot).any(|(_, one)| is_old(&one.when, LONG))
+            || self.unstaged_at.as_ref().is_some_and(|at| is_old(at, SILENT_FOR + LONG))
     }
 
     /// Whether a consumer has or had the volume.
@@ -433,6 +450,7 @@ impl VolumeRecord {
             staged: None,
             seen: None,
             unstaged: None,
+            unstaged_at: None,
             file_system: None,
             former: Vec::new(),
             tenure: None,

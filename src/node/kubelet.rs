@@ -4,14 +4,17 @@
 //! name and the words of his.
 
 use super::process::{self, arguments, as_it_sees, flag_of, is_roots, seen_below};
-use crate::host::{files, machine};
+use crate::host::clock::Deadline;
+use crate::host::{Kubelets, clock, files, machine, tool};
 use crate::model::error::errno_text;
+use crate::model::kubelet::{Attacher, RunningKubelet};
 use crate::model::yaml;
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 /// Where kubelet looks for plugins if it is told nothing.
 pub const USUAL_PLUGIN_DIR: &str = "/usr/libexec/kubernetes/kubelet-plugins/volume/exec";
@@ -30,8 +33,8 @@ pub struct Kubelet {
     pub plugin_dir_from: PluginDirSource,
     /// Its root folder.
     pub root_dir: PathBuf,
-    /// Whether the controller-manager attaches for it.
-    pub is_attached_by_controller: bool,
+    /// Who attaches for it.
+    pub attacher: Attacher,
     /// Its configuration file, if it names one, and why that cannot be read.
     pub config: Option<(PathBuf, Option<String>)>,
     /// Whether it lives in this process's mount namespace; nothing if that cannot be seen.
@@ -185,7 +188,7 @@ pub fn cloud_configs(proc: &Path) -> Vec<ToldCloudConfig> {
 #[must_use]
 pub fn environment(proc: &Path) -> Vec<(String, String)> {
     let all = running(proc);
-    let Some(kubelet) = ours(&all) else { return Vec::new() };
+    let Some(kubelet) = ours(&all, None) else { return Vec::new() };
     let is_read = |name: &str| {
         name.starts_with("OS_")
             || name.to_ascii_lowercase().ends_with("_proxy")
@@ -204,11 +207,63 @@ pub fn shares(proc: &Path, pid: u32, namespace: &str) -> Option<bool> {
     Some(process::namespace(&process::folder(proc, pid), namespace)? == own?)
 }
 
-/// Of several the one whose mounts are ours: others may be those of clusters in containers. Where none
-/// is or all are, the first. Nothing where none runs.
+/// Of several the one that works in the configured root directory. Where none does, or none is configured, the
+/// one whose mounts are ours: others may be those of clusters in containers. Else the first.
 #[must_use]
-pub fn ours(all: &[Kubelet]) -> Option<&Kubelet> {
-    all.iter().find(|kubelet| kubelet.shares_our_mounts == Some(true)).or(all.first())
+pub fn ours<'a>(all: &'a [Kubelet], root: Option<&Path>) -> Option<&'a Kubelet> {
+    let shares = |kubelet: &&Kubelet| kubelet.shares_our_mounts == Some(true);
+    let has_root = |kubelet: &&Kubelet| root == Some(kubelet.root_dir.as_path());
+    let configured = || all.iter().filter(has_root);
+    configured().find(shares).or(configured().next()).or(all.iter().find(shares)).or(all.first())
+}
+
+/// The kubelet whose calls the driver of this configuration answers. Unlike [`ours`] it is for decisions: a
+/// kubelet with another root directory is none, and who attaches must be the same for all that remain.
+#[derive(Debug)]
+pub struct ConfiguredKubelet<'a> {
+    /// Where processes are seen.
+    pub proc: PathBuf,
+    /// `paths.kubelet_root`.
+    pub root: Option<&'a Path>,
+}
+
+impl Kubelets for ConfiguredKubelet<'_> {
+    fn running_kubelet(&self) -> Option<RunningKubelet> {
+        let mut all = running(&self.proc);
+        all.retain(|kubelet| self.root.is_none_or(|root| kubelet.root_dir == root));
+        // A kubelet in a container has mounts of its own: it counts where none shares ours.
+        if all.iter().any(|kubelet| kubelet.shares_our_mounts == Some(true)) {
+            all.retain(|kubelet| kubelet.shares_our_mounts == Some(true));
+        }
+        let (first, others) = all.split_first()?;
+        let is_other =
+            |one: &&Kubelet| (&one.root_dir, &one.attacher) != (&first.root_dir, &first.attacher);
+        let attacher = match others.iter().find(is_other) {
+            Some(other) => Attacher::Unknown(format!(
+                "kubelets run as process {} and {}; paths.kubelet_root must say which one is this driver's",
+                first.pid, other.pid
+            )),
+            None => first.attacher.clone(),
+        };
+        let ages = all.iter().map(|one| age(&process::folder(&self.proc, one.pid)));
+        let age = ages.min().flatten();
+        Some(RunningKubelet { attacher, root: first.root_dir.clone(), age })
+    }
+
+    fn is_root_of_another(&self, root: &Path) -> bool {
+        // One directory may have two names, by a link or a bind mount.
+        let differs = |own: &Path| match (files::place(own), files::place(root)) {
+            (Ok(own), Ok(other)) => own != other,
+            _ => false,
+        };
+        self.root.is_some_and(|own| own != root && differs(own))
+    }
+}
+
+/// How long a process has been running.
+fn age(process: &Path) -> Option<Duration> {
+    let began = machine::start_of(&fs::read(process.join("stat")).ok()?)?;
+    clock::since_boot().checked_sub(began)
 }
 
 /// Those that work in the machine whose root is mounted there: their root folder is the one that is seen
@@ -223,6 +278,24 @@ pub fn working_below<'a>(all: &'a [Kubelet], proc: &Path, root: &Path) -> Vec<&'
         own.is_ok_and(|own| there.is_ok_and(|there| own == there))
     };
     all.iter().filter(is_there).collect()
+}
+
+/// The version of a kubelet's program, as it says itself: `Kubernetes v1.36.2` is (1, 36). Nothing where this user may
+/// not run it, or it says nothing.
+#[must_use]
+pub fn version(proc: &Path, kubelet: &Kubelet) -> Option<(u32, u32)> {
+    let program = process::folder(proc, kubelet.pid).join("exe");
+    let said = tool::launch(&program, &["--version"], &[], Deadline::after(VERSION_WITHIN)).ok()?;
+    version_in(said.last_line())
+}
+
+/// How long kubelet may take to say its version.
+const VERSION_WITHIN: Duration = Duration::from_secs(3);
+
+fn version_in(said: &str) -> Option<(u32, u32)> {
+    let mut parts = said.strip_prefix("Kubernetes v")?.split('.');
+    let mut part = || parts.next()?.trim_end_matches('+').parse().ok();
+    Some((part()?, part()?))
 }
 
 /// By its name, and by what no tenant can choose.
@@ -283,7 +356,11 @@ fn look_at(process: &Path, pid: u32, proc: &Path) -> Option<Kubelet> {
         (None, Some(path)) => (path, PluginDirSource::Configuration),
         (None, None) => (PathBuf::from(USUAL_PLUGIN_DIR), PluginDirSource::Usual),
     };
-    let by_flag = flag("enable-controller-attach-detach").map(|text| text != "false");
+    let by_flag = flag("enable-controller-attach-detach").map(|text| !is_false(&text));
+    let by_file = match &config {
+        Some((path, Some(why))) => Err(format!("cannot read {}: {why}", path.display())),
+        _ => Ok(configuration.enable_controller_attach_detach),
+    };
     let mounts = |process: &Path| process::namespace(process, "mnt");
     let both = mounts(process).zip(mounts(&proc.join("self")));
     let root_dir = flag("root-dir").map_or_else(|| PathBuf::from(USUAL_ROOT), PathBuf::from);
@@ -292,12 +369,23 @@ fn look_at(process: &Path, pid: u32, proc: &Path) -> Option<Kubelet> {
         plugin_dir: plain(&whole(plugin_dir)),
         plugin_dir_from,
         root_dir: plain(&whole(root_dir)),
-        is_attached_by_controller: by_flag
-            .or(configuration.enable_controller_attach_detach)
-            .unwrap_or(true),
+        attacher: match (by_flag, by_file) {
+            (Some(by_controller), _) => attacher(by_controller),
+            (None, Ok(by_controller)) => attacher(by_controller.unwrap_or(true)),
+            (None, Err(why)) => Attacher::Unknown(why),
+        },
         config,
         shares_our_mounts: both.map(|(one, other)| one == other),
     })
+}
+
+fn attacher(is_controller: bool) -> Attacher {
+    if is_controller { Attacher::Controller } else { Attacher::Kubelet }
+}
+
+/// Every spelling that kubelet's flags accept.
+fn is_false(value: &str) -> bool {
+    matches!(value, "false" | "False" | "FALSE" | "f" | "F" | "0")
 }
 
 /// A path without the signs that change nothing: `/a/./b/` is `/a/b`.
@@ -341,7 +429,7 @@ mod tests {
         assert_eq!((found.pid, found.plugin_dir.as_path()), (9, Path::new("/plugins")));
         assert_eq!(found.root_dir, Path::new("/k"));
         assert_eq!(found.plugin_dir_from, PluginDirSource::Configuration);
-        assert!(!found.is_attached_by_controller && found.doubt().is_none());
+        assert!(found.attacher == Attacher::Kubelet && found.doubt().is_none());
         fs::write(&file, "staticPodURLHeader:\n  Authorization: [hunter2]\nvolumePluginDir: [")
             .unwrap();
         let found = only(proc);
@@ -449,7 +537,7 @@ mod tests {
         }
         let found = only(proc.path());
         assert_eq!((found.plugin_dir.as_path(), found.doubt()), (Path::new("/b"), None));
-        assert!(!found.is_attached_by_controller);
+        assert_eq!(found.attacher, Attacher::Kubelet);
         fs::write(folder.join("more/15.conf"), ": [").unwrap();
         let found = only(proc.path());
         assert_eq!(found.doubt().unwrap().0, Path::new("/var/lib/more/15.conf"));
@@ -468,12 +556,80 @@ mod tests {
             namespace(&pid.to_string(), number);
         }
         let all = running(proc.path());
-        assert_eq!(ours(&all).unwrap().pid, 3, "whose mounts are ours cannot be seen");
+        assert_eq!(ours(&all, None).unwrap().pid, 3, "whose mounts are ours cannot be seen");
         namespace("self", "1");
         let all = running(proc.path());
-        assert_eq!(ours(&all).unwrap().pid, 4);
+        assert_eq!(ours(&all, None).unwrap().pid, 4);
         assert!(all[0].to_string().ends_with("in another mount namespace"), "{}", all[0]);
-        assert_eq!(ours(&[]), None);
+        assert_eq!(ours(&[], None), None);
+    }
+
+    /// Two clusters on one machine: each driver's configuration names its kubelet.
+    #[test]
+    fn the_configured_root_decides_which_kubelet_is_ours() {
+        let proc = tempfile::tempdir().unwrap();
+        let seen = |root: Option<&str>| {
+            let root = root.map(Path::new);
+            let ours = ours(&running(proc.path()), root).map(|one| one.pid);
+            let configured = ConfiguredKubelet { proc: proc.path().into(), root };
+            (ours, configured.running_kubelet().map(|one| (one.attacher, one.age)))
+        };
+        assert_eq!(seen(None), (None, None));
+        let by_flag = "--enable-controller-attach-detach=false";
+        process(proc.path(), 3, &["kubelet", "--root-dir=/one"]);
+        let other = process(proc.path(), 4, &["kubelet", "--root-dir=/other", by_flag]);
+        fs::write(other.join("stat"), "4 (kubelet) S".to_owned() + &" 0".repeat(18) + " 100 0")
+            .unwrap();
+        let (ours, of_other) = seen(Some("/other"));
+        let (attacher, age) = of_other.unwrap();
+        assert_eq!((ours, attacher), (Some(4), Attacher::Kubelet));
+        let age = age.unwrap();
+        let since_boot = age + Duration::from_secs(3);
+        assert!(clock::since_boot() < since_boot, "it began after 1 s: {age:?}");
+        let controller = Some((Attacher::Controller, None));
+        assert_eq!(seen(Some("/one")), (Some(3), controller));
+        assert_eq!(seen(Some("/third")), (Some(3), None), "for people it is better than none");
+        let (_, both) = seen(None);
+        let Some((Attacher::Unknown(why), None)) = both else { panic!("{both:?}") };
+        assert!(why.contains("process 3 and 4") && why.contains("paths.kubelet_root"), "{why}");
+    }
+
+    #[test]
+    fn who_attaches_is_unknown_where_the_configuration_cannot_be_read() {
+        let proc = tempfile::tempdir().unwrap();
+        let folder = process(proc.path(), 9, &["kubelet", "--config=/var/lib/c.yaml"]);
+        assert!(matches!(only(proc.path()).attacher, Attacher::Unknown(_)));
+        let file = folder.join("root/var/lib/c.yaml");
+        for (text, attacher) in [
+            ("kind: KubeletConfiguration\n", Attacher::Controller),
+            ("enableControllerAttachDetach: false\n", Attacher::Kubelet),
+            ("enableControllerAttachDetach: true\n", Attacher::Controller),
+        ] {
+            fs::write(&file, text).unwrap();
+            assert_eq!(only(proc.path()).attacher, attacher, "{text}");
+        }
+        // A flag comes before the file, read or not.
+        fs::write(&file, "volumePluginDir: [").unwrap();
+        for (value, attacher) in
+            [("true", Attacher::Controller), ("false", Attacher::Kubelet), ("0", Attacher::Kubelet)]
+        {
+            let flag = format!("--enable-controller-attach-detach={value}");
+            process(proc.path(), 9, &["kubelet", "--config=/var/lib/c.yaml", &flag]);
+            assert_eq!(only(proc.path()).attacher, attacher, "{value}");
+        }
+    }
+
+    #[test]
+    fn versions_are_read() {
+        for (said, version) in [
+            ("Kubernetes v1.36.2", Some((1, 36))),
+            ("Kubernetes v1.20.2-eks-1", Some((1, 20))),
+            ("Kubernetes v1.9", Some((1, 9))),
+            ("Kubernetes v1", None),
+            ("it said nothing", None),
+        ] {
+            assert_eq!(version_in(said), version, "{said}");
+        }
     }
 
     /// It has no command line any more, and its mounts are asked for by its number.

@@ -94,7 +94,7 @@ fn usual(site: &Site) -> PathBuf {
         return folder;
     }
     let root = site.options.kubelet_root.clone().or_else(|| {
-        kubelet::ours(&kubelet::running(&site.proc)).map(|kubelet| kubelet.root_dir.clone())
+        kubelet::ours(&kubelet::running(&site.proc), None).map(|kubelet| kubelet.root_dir.clone())
     });
     let other = root.unwrap_or_else(|| PathBuf::from(USUAL_ROOT)).join("volume-plugins");
     site.console.warn(&format!(

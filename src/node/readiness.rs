@@ -259,7 +259,7 @@ fn must_take_over(
 /// What of kubelet's surroundings is not ours: then what is found here is not what its calls find.
 fn out_of_sight(site: &Site) -> Vec<ToldFinding> {
     let all = kubelet::running(&site.proc);
-    let Some(kubelet) = kubelet::ours(&all) else { return Vec::new() };
+    let Some(kubelet) = kubelet::ours(&all, None) else { return Vec::new() };
     let mut found = Vec::new();
     for (namespace, what) in [("net", "network"), ("uts", "name of the host")] {
         if kubelet::shares(&site.proc, kubelet.pid, namespace) == Some(false) {

@@ -54,6 +54,12 @@ impl System {
         kubelet::running(&self.proc)
     }
 
+    /// The version of a kubelet, where it can be asked.
+    #[must_use]
+    pub fn version_of(&self, kubelet: &Kubelet) -> Option<(u32, u32)> {
+        kubelet::version(&self.proc, kubelet)
+    }
+
     /// Whether the kernel gives up when a process waits for very long.
     #[must_use]
     pub fn panics_at_hung_tasks(&self) -> bool {

@@ -22,7 +22,7 @@ pub(super) fn rows(status: &Status) -> String {
     for Row { facts, verdict, .. } in &status.volumes {
         text += &line(&[
             "volume",
-            &(verdict.health as u8).to_string(),
+            &verdict.health.rank().to_string(),
             verdict.health.word(),
             &pods(facts.pods.as_slice()),
             &called(facts),

@@ -50,6 +50,7 @@ fn facts(id: &str) -> VolumeFacts {
         }],
         refused: Vec::new(),
         let_go: Vec::new(),
+        left_attached: None,
         record: RecordFact::default(),
         links: Vec::new(),
         lock: None,

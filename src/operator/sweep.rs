@@ -24,8 +24,6 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::replacement::ReplacementOutcome;
 use crate::model::policy::HealMode;
 use crate::model::text::without_digits;
-use crate::node::kubelet;
-use crate::node::system::System;
 use crate::watchdog::{self, PartPatience};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -315,6 +313,9 @@ impl NodeSweep<'_> {
         let _is_logged = log::start(self.config);
         let id = log::new_call_id();
         let _span = tracing::error_span!("verb", id, op = "heal").entered();
+        if node.is_none() && !self.is_plan {
+            host::sweeps::note(&self.config.paths.run_dir);
+        }
         let end = self.sweep(node, put_off).unwrap_or_else(|error| {
             tell(String::new(), vec![format!("cannot look: {error}")], Effect::Failed);
             Swept::default()
@@ -497,26 +498,22 @@ fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
 
 fn told_of_taken_down(one: &TakenDown) -> String {
     let what = match &one.outcome {
-        Ok(true) => "unmounted and detached".to_owned(),
-        Ok(false) => "unmounted".to_owned(),
+        Ok(done) => (*done).to_owned(),
         Err(error) => format!("not taken down: {error}"),
     };
-    format!("volume {}: {what}: kubelet does not know it any more, and its pods have ended", one.id)
+    format!("volume {}: {what}: {}", one.id, one.why)
 }
 
 /// What no call comes for any more, and what an earlier one could not do.
 fn make_up_for(driver: &Driver<'_>) {
     driver.recovery.end_all_leftovers();
-    tell_forgotten(driver);
+    tell_unasked(driver);
     // Last, for a cloud may be slow.
     driver.owed_marks.leave_all();
 }
 
-/// Ends what kubelet let go of and forgot; while no kubelet runs it may remember still.
-fn tell_forgotten(driver: &Driver<'_>) {
-    let all = System::default().kubelets();
-    let Some(kubelet) = kubelet::ours(&all) else { return };
-    for one in driver.taking_down.end_forgotten(!kubelet.is_attached_by_controller) {
+fn tell_unasked(driver: &Driver<'_>) {
+    for one in driver.taking_down.end_unasked() {
         let whose = format!("{} forgotten", one.id);
         tell(whose, vec![told_of_taken_down(&one)], Effect::of(&one.outcome));
     }

@@ -153,6 +153,11 @@ impl Machine {
     }
 
     #[track_caller]
+    pub fn wait_fails(&self) -> String {
+        self.fails(&["waitforattach", "", &self.options()])
+    }
+
+    #[track_caller]
     pub fn stage(&self) {
         make_folder(&self.global());
         self.twice(&["mountdevice", &text(&self.global()), &self.link(), &self.options()]);

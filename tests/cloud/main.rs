@@ -30,6 +30,7 @@ mod two_servers;
 
 mod attach;
 mod canaries;
+mod current_kubelet;
 mod disagreement;
 mod doubt;
 mod endless;

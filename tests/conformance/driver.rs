@@ -26,6 +26,7 @@ use incloud_disk::model::face::Faces;
 use incloud_disk::model::ids::{NodeName, VolumeId, VolumeName};
 use incloud_disk::model::mount::after_heal::After;
 use incloud_disk::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
+use incloud_disk::node::kubelet::ConfiguredKubelet;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -50,6 +51,7 @@ fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Driver<'_>) -> T) -> T {
         heal: HealMode::Off,
         shield: &ShieldPolicy::default(),
         after: &After::Nothing,
+        kubelets: &ConfiguredKubelet { proc: "/nowhere".into(), root: None },
         processes: &KernelProcesses,
         scratch: path,
         guard: &GuardPolicy::default(),

@@ -61,7 +61,7 @@ pub const MAY_NAME: [(&str, &[&str]); 17] = [
             "wiring",
         ],
     ),
-    ("wiring", &["cloud", "configuration", "driver", "host", "model"]),
+    ("wiring", &["cloud", "configuration", "driver", "failpoints", "host", "model", "node"]),
     ("main", &["app", "channel", "cli", "host", "operator", "watchdog"]),
     ("lib", &[]),
 ];

@@ -581,6 +581,35 @@ fn the_doctor_names_each_kubelet() {
     patient.shows("plugin folder", "error", &format!("looks in {}", patient.plugins()));
 }
 
+/// At 7ba4fed a missing timer was a warning for every kubelet.
+#[test]
+fn without_a_timer_a_current_kubelet_is_an_error() {
+    if !has_seams("without_a_timer_a_current_kubelet_is_an_error") {
+        return;
+    }
+    let patient = Patient::new();
+    fs::create_dir_all(patient.root.join("run/systemd/system")).unwrap();
+    patient.kubelet(&[]);
+    patient.shows("systemd", "warning", "not installed");
+    for (version, level, words) in [
+        ("v1.20.2", "warning", "not installed"),
+        ("v1.25.16", "warning", "not installed"),
+        ("v1.26.0", "error", "kubelet 1.26 does not take down"),
+        ("v1.36.2", "error", "without the timer such a volume stays"),
+        ("of no version", "warning", "not installed"),
+    ] {
+        let program =
+            patient.file("proc/77/exe", &format!("#!/bin/sh\necho Kubernetes {version}\n"));
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        patient.shows("systemd", level, words);
+    }
+    patient.file("etc/systemd/system/incloud-disk-heal@.service", "");
+    patient.file("etc/systemd/system/incloud-disk-heal.timer", "");
+    let program = patient.file("proc/77/exe", "#!/bin/sh\necho Kubernetes v1.36.2\n");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    patient.shows("systemd", "error", "is not enabled");
+}
+
 #[test]
 fn the_doctor_finds_what_is_wrong_with_the_machine() {
     if !has_seams("the_doctor_finds_what_is_wrong_with_the_machine") {

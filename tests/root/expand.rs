@@ -55,6 +55,49 @@ fn a_clone_that_is_larger_than_its_file_system_grows() {
     nothing_is_left(&node, &[&small, &clone]);
 }
 
+/// At 7ba4fed `expandfs`, which kubelet calls before `mount`, failed for ever, and the pod stayed in `ContainerCreating`.
+#[test]
+fn an_ext4_that_cannot_grow_while_it_is_mounted_grows_before() {
+    needs!(mounts, seams);
+    if has_sys_resource() {
+        skip("an_ext4_that_cannot_grow", "a mounted ext4 can be grown with CAP_SYS_RESOURCE");
+        return;
+    }
+    for is_killed in [false, true] {
+        let (node, volume) = Volume::on_a_node("ext4", "64M");
+        let pod = volume.bring_to_pod();
+        let data = random_bytes(1 << 20);
+        files::write_synced(&pod.join("data"), &data);
+        let message = node.fails(volume.expand(128 * MIB));
+        assert!(message.contains("CAP_SYS_RESOURCE"), "{message}");
+        let is_large = || bytes_of(&volume.global()) > 110 * MIB;
+        assert!(!is_large());
+        volume.take_away();
+        // The pod is started again.
+        node.must(volume.attach());
+        node.must(volume.wait(""));
+        crate::volume::make_folder(&volume.global());
+        if is_killed {
+            kill_at(&node, &volume.stage(), "filesystems.check.begun");
+        }
+        node.must(volume.stage());
+        assert!(is_large());
+        let mut before_the_mount = volume.expand(128 * MIB);
+        before_the_mount[3] = volume.global().to_str().unwrap().to_owned();
+        node.must(before_the_mount);
+        crate::volume::make_folder(&volume.pod(POD));
+        node.must(volume.publish(POD));
+        node.must(volume.expand(128 * MIB));
+        assert!(files::read(pod.join("data")).unwrap() == data);
+        // More is asked for while it is mounted: that is refused as before, and never called done.
+        let message = node.fails(volume.expand(256 * MIB));
+        assert!(message.contains("CAP_SYS_RESOURCE"), "{message}");
+        assert!(bytes_of(&pod) < 130 * MIB);
+        volume.ends();
+        volume.must_be_sound();
+    }
+}
+
 /// Bit 24 of the effective capabilities: ext4 asks for it, xfs does not.
 fn has_sys_resource() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();

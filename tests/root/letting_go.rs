@@ -30,7 +30,7 @@ fn unshare(node: &Node) {
 
 /// kubelet removes the folder after an unmount that succeeded.
 #[track_caller]
-fn let_go(volume: &Volume, pod: &Pod) {
+pub fn let_go(volume: &Volume, pod: &Pod) {
     volume.node.must(volume.unpublish(pod.uid()));
     assert_eq!(layers_at(&volume.pod(pod.uid())), 0);
     fs::remove_dir(volume.pod(pod.uid())).unwrap();
@@ -354,7 +354,7 @@ fn a_call_that_is_killed_has_remembered_it() {
 
 /// A process that calls, and has ended afterwards, as a kubelet that was restarted.
 #[track_caller]
-fn by_another(node: &Node, call: &crate::volume::Call) {
+pub fn by_another(node: &Node, call: &crate::volume::Call) {
     let direct = node.command(call);
     let mut command = Command::new("sh");
     // The shell stays the caller: it does something afterwards.
@@ -369,23 +369,12 @@ fn by_another(node: &Node, call: &crate::volume::Call) {
 }
 
 /// A kubelet, for those who look which one runs here.
-fn kubelet(by_controller: bool) -> Child {
+fn kubelet(node: &Node, by_controller: bool) -> Child {
     let flag = format!("--enable-controller-attach-detach={by_controller}");
+    let root = format!("--root-dir={}", node.kubelet_root().display());
     let mut command = Command::new("/bin/sh");
-    command.arg0("kubelet").args(["-c", "read end", "kubelet", &flag]);
+    command.arg0("kubelet").args(["-c", "read end", "kubelet", &flag, &root]);
     start(command.stdin(Stdio::piped()))
-}
-
-/// Whether no other kubelet runs on this machine: one in a container's namespace counts as this
-/// machine's where there is no other.
-fn is_alone() -> bool {
-    let is_kubelet = |line: Vec<u8>| {
-        let program = line.split(|byte| *byte == 0).next().unwrap_or_default().to_vec();
-        String::from_utf8_lossy(&program).ends_with("kubelet")
-    };
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let mut lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
-    !lines.any(is_kubelet)
 }
 
 /// kubelet let go, was restarted, and does not know the volume any more; then the pod ends.
@@ -401,7 +390,7 @@ fn what_kubelet_let_go_of_and_forgot_is_taken_down_by_the_timer() {
         };
         let_go(&volume, &pod);
         by_another(&node, &volume.unpublish(pod.uid()));
-        let mut kubelet = kubelet(by_controller);
+        let mut kubelet = kubelet(&node, by_controller);
         stays("the pod runs");
         container.must_write_on(5);
         // A later call by one that lives.
@@ -422,10 +411,8 @@ fn what_kubelet_let_go_of_and_forgot_is_taken_down_by_the_timer() {
         assert_eq!(layers_at(&volume.global()), 1, "a plan changes nothing");
         kubelet.kill().unwrap();
         kubelet.wait().unwrap();
-        if is_alone() {
-            stays("no kubelet runs: it may know the volume when it does");
-        }
-        let mut kubelet = self::kubelet(by_controller);
+        stays("no kubelet runs: it may know the volume when it does");
+        let mut kubelet = self::kubelet(&node, by_controller);
         let said = heal();
         let what =
             if by_controller { "unmounted: kubelet" } else { "unmounted and detached: kubelet" };
@@ -453,7 +440,7 @@ fn what_was_forgotten_is_detached_when_the_cloud_answers_again() {
     by_another(&node, &volume.wait(""));
     by_another(&node, &volume.stage());
     container.die();
-    let mut kubelet = kubelet(false);
+    let mut kubelet = kubelet(&node, false);
     let mut killed = node.command(["heal"]);
     killed.env("INCLOUD_DISK_SEAM", "forgotten.unmounted=kill");
     killed.status().unwrap();

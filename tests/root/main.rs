@@ -33,6 +33,7 @@ mod budgets;
 mod census;
 mod covered;
 mod crash;
+mod current_kubelet;
 mod exclusive_open;
 mod expand;
 mod failing_disk;

@@ -15,6 +15,7 @@ pub mod counter;
 pub mod disks;
 mod failing_disk;
 pub mod journal;
+pub mod kubelets;
 pub mod old_kernel;
 pub mod pods;
 mod processes;
@@ -235,6 +236,9 @@ impl Node {
         let driver = &self.drivers[call % self.drivers.len()];
         let mut command = Command::new(&driver.program);
         command.args(arguments).env("INCLOUD_DISK_CONFIG", &driver.config).stdin(Stdio::null());
+        if self.proc().exists() {
+            command.env("INCLOUD_DISK_PROC", self.proc());
+        }
         command
     }
 

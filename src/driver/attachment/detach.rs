@@ -3,6 +3,7 @@
 use crate::cloud::{Cloud, CloudVolume, Note, ServerState, Trouble};
 use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
 use crate::driver::attachment::takeover::Takeovers;
+use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::refusal::Refusals;
 use crate::driver::guard::remote_mark::RemoteMarks;
 use crate::driver::guard::{Guard, UsersSeen};
@@ -51,6 +52,7 @@ pub struct Detaching<'a> {
     pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
     pub(in crate::driver) volumes: &'a Volumes<'a>,
     pub(in crate::driver) refusals: &'a Refusals<'a>,
+    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
     pub(in crate::driver) marks: &'a RemoteMarks<'a>,
     pub(in crate::driver) guard: &'a Guard<'a>,
     pub(in crate::driver) recovery: &'a Recovery<'a>,
@@ -109,6 +111,9 @@ impl Detaching<'_> {
             Force::No => self.locking.lock_if_possible(id)?,
             Force::Yes => self.locking.lock_or_go_on(id)?,
         };
+        if lock.is_some() && node == self.this_node {
+            self.let_go_volumes.note_detach(id);
+        }
         // An attachment that was seen before the lock was had is asked to end, or is found to have
         // ended. That there was none may not be so any more.
         let is_attached = |state: &CloudVolume| {

@@ -1,29 +1,38 @@
-//! Volumes that kubelet let go of and has forgotten are taken down.
+//! Volumes for which kubelet will not call again are taken down.
 
 use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::attachment::detach::{Detaching, Force};
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
+use crate::driver::guard::orphans::Orphans;
 use crate::driver::lookup::attachment_view::Attachments;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::mount::unmount::Unmounting;
+use crate::driver::operation::Outcome;
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
+use crate::host::{Kubelets, machine};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::Faces;
-use crate::model::ids::{NodeName, ServerId, VolumeId};
+use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::kubelet::Attacher;
 use crate::model::mount::folders_let_go::LetGoes;
 use crate::model::mount::layout::{FolderKind, StageTarget, Target};
+use crate::model::mount::orphan::Orphan;
 use crate::model::record::VolumeRecord;
+use crate::model::report::tear_down::TearDownWords;
 use std::path::Path;
+use std::time::Instant;
 
 /// What became of a volume that no call asked for.
 #[derive(Debug)]
 pub struct TakenDown {
     /// The volume.
     pub id: VolumeId,
-    /// Whether it was detached too, or what went wrong.
-    pub outcome: Result<bool>,
+    /// What was done, or what went wrong.
+    pub outcome: Result<&'static str>,
+    /// Why no call asks for it.
+    pub why: &'static str,
 }
 
 /// Volumes that kubelet has forgotten are taken down.
@@ -31,64 +40,127 @@ pub struct TakenDown {
 pub struct TakingDown<'a> {
     pub(in crate::driver) faces: Faces,
     pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) kubelets: &'a dyn Kubelets,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) this_node: &'a NodeName,
+    pub(in crate::driver) operation: &'a str,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) attachments: &'a Attachments<'a>,
     pub(in crate::driver) locking: &'a Locking<'a>,
     pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
+    pub(in crate::driver) orphans: &'a Orphans<'a>,
     pub(in crate::driver) unmounting: &'a Unmounting<'a>,
     pub(in crate::driver) detaching: &'a Detaching<'a>,
 }
 
 impl TakingDown<'_> {
-    /// Takes down every volume that was let go of and forgotten; `kubelet_attaches` is whether no
-    /// controller would detach it.
+    /// Takes down every volume for which kubelet will not call again: what it let go of and forgot, and what it
+    /// left attached. While no kubelet runs, the next one may still call.
     #[must_use]
-    pub fn end_forgotten(&self, kubelet_attaches: bool) -> Vec<TakenDown> {
-        let records = self.records.list().unwrap_or_default();
-        let forgotten =
-            records.into_iter().filter(|record| self.let_go_volumes.is_forgotten(record));
-        let end = |record: VolumeRecord| {
-            let outcome = self.take_down_forgotten(&record, kubelet_attaches);
-            if let Err(error) = &outcome {
-                tracing::warn!(volume = %record.volume, %error, "forgotten by kubelet, and not taken down");
-            }
-            TakenDown { id: record.volume, outcome }
-        };
-        forgotten.map(end).collect()
+    pub fn end_unasked(&self) -> Vec<TakenDown> {
+        let Some(kubelet) = self.kubelets.running_kubelet() else { return Vec::new() };
+        let kubelet_attaches = kubelet.attacher == Attacher::Kubelet;
+        let one = |record: VolumeRecord| self.end_one(record, kubelet_attaches);
+        self.records.list().unwrap_or_default().into_iter().filter_map(one).collect()
     }
 
-    fn take_down_forgotten(&self, record: &VolumeRecord, kubelet_attaches: bool) -> Result<bool> {
+    fn end_one(&self, record: VolumeRecord, kubelet_attaches: bool) -> Option<TakenDown> {
+        if self.let_go_volumes.is_forgotten(&record) {
+            let outcome = self.take_down_forgotten(&record, kubelet_attaches);
+            let why = "kubelet does not know it any more, and its pods have ended";
+            return Some(TakenDown { id: record.volume, outcome, why });
+        }
+        // The cloud is asked only where all else says so.
+        if self.orphans.judge_record(&record, Some(true)) != Orphan::Yes {
+            return None;
+        }
+        let outcome = self.detach_orphan(&record).map(|is_done| is_done.then_some("detached"));
+        let why = "kubelet unmounted it and will not detach it";
+        Some(TakenDown { id: record.volume, outcome: outcome.transpose()?, why })
+    }
+
+    fn take_down_forgotten(
+        &self,
+        record: &VolumeRecord,
+        kubelet_attaches: bool,
+    ) -> Result<&'static str> {
         let id = &record.volume;
-        tracing::warn!(volume = %id, "kubelet let go of it and does not know it any more, and its pods have ended: taken down");
-        let name = record.name.clone().unwrap_or_else(|| id.as_name());
         if let Some(staged) = &record.staged {
             let target = stage_target(self.faces, &staged.folder)?;
-            self.unmounting.unstage_forgotten(id, &target)?;
+            let unstage = self.words().unstage;
+            self.logged(unstage, record, || self.unmounting.unstage_forgotten(id, &target))?;
             failpoints::step("forgotten.unmounted");
         }
         // kubelet may have come to ask in between, and then counts on what it was told.
         let _lock = self.locking.lock(id)?;
-        if !self.let_go_volumes.is_forgotten(&self.records.load(id)) {
-            return Ok(false);
-        }
-        if !kubelet_attaches {
+        let record = self.records.load(id);
+        if self.let_go_volumes.is_forgotten(&record) {
+            if kubelet_attaches && self.detach_here(&record)? {
+                return Ok("unmounted and detached");
+            }
             self.records.update(id, |record| record.let_go = LetGoes::default())?;
+        }
+        Ok("unmounted")
+    }
+
+    /// Answers whether it was left attached still, and is detached now.
+    fn detach_orphan(&self, record: &VolumeRecord) -> Result<bool> {
+        let id = &record.volume;
+        let _lock = self.locking.lock(id)?;
+        // A call may have come for it.
+        let record = self.records.load(id);
+        if self.orphans.judge_record(&record, Some(true)) != Orphan::Yes {
             return Ok(false);
         }
+        let is_detached = self.detach_here(&record)?;
+        if !is_detached {
+            self.records.update(id, |record| record.unstaged_at = None)?;
+        }
+        Ok(is_detached)
+    }
+
+    /// Detaches the volume from this machine, if the cloud has it here. The caller holds its lock.
+    fn detach_here(&self, record: &VolumeRecord) -> Result<bool> {
+        let id = &record.volume;
         let server = self.attachments.existing_server(self.this_node)?;
-        match self.cloud.volume(id, self.deadline)? {
-            Some(state) if is_attached(&state, &server) => {
-                let here = (self.this_node, Some(&server));
-                self.detaching.detach_locked(id, &name, here, state, Force::No)?;
-                Ok(true)
-            }
-            _ => {
-                self.records.update(id, |record| record.let_go = LetGoes::default())?;
-                Ok(false)
+        let state = self.cloud.volume(id, self.deadline)?;
+        let Some(state) = state.filter(|state| is_attached(state, &server)) else {
+            return Ok(false);
+        };
+        let name = record.name.clone().unwrap_or_else(|| id.as_name());
+        let here = (self.this_node, Some(&server));
+        self.logged(self.words().detach, record, || {
+            self.detaching.detach_locked(id, &name, here, state, Force::No)
+        })?;
+        Ok(true)
+    }
+
+    fn words(&self) -> TearDownWords {
+        self.faces.words_of(None)
+    }
+
+    /// The log has a begin and an end of what is done, as of a call for it.
+    fn logged(
+        &self,
+        operation: &str,
+        record: &VolumeRecord,
+        work: impl FnOnce() -> Result<Outcome>,
+    ) -> Result<Outcome> {
+        let (volume, name) = (&record.volume, record.name.as_ref().map(VolumeName::as_str));
+        let id = machine::new_call_id();
+        let _span = tracing::error_span!("verb", id, op = operation).entered();
+        let who = format!("disk {}", self.operation);
+        let begin = Instant::now();
+        tracing::info!(%volume, name, who, "begin");
+        let done = work();
+        let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        match &done {
+            Ok(outcome) => tracing::info!(%volume, duration_ms, ?outcome, "end"),
+            Err(error) => {
+                tracing::error!(%volume, duration_ms, kind = error.kind.word(), reason = %error, "end");
             }
         }
+        done
     }
 }
 

@@ -1,17 +1,25 @@
 //! Wait until this machine sees the volume's disk.
 
 use crate::cloud::Cloud;
+use crate::driver::attachment::attach::Attaching;
+use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::heal::Healing;
+use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::memory::Memory;
+use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::operation::Volume;
 use crate::driver::ownership::mount_place::{belonging, strangers_on};
-use crate::host::Mounts;
 use crate::host::clock::Deadline;
 use crate::host::device_nodes;
 use crate::host::locks::{Locked, Locks};
+use crate::host::records::Records;
+use crate::host::{Kubelets, Mounts};
+use crate::model::cloud::attachment_state::Sharing;
 use crate::model::disk::device::Device;
-use crate::model::error::Result;
+use crate::model::error::{Error, Result};
+use crate::model::ids::{NodeName, VolumeId};
+use crate::model::kubelet::Attacher;
 use crate::model::mount::layout::{StagePlace, Target};
 use crate::model::mount::mount_place::{Look, Stands};
 use crate::model::mount::mountinfo::Mount;
@@ -22,16 +30,30 @@ use std::time::Duration;
 /// Another call of the volume heals as well: it is waited for this long.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a volume that is attached nowhere may still be attached by the controller. kubelet's back-off after an
+/// early error would outlive that.
+const CONTROLLER_ATTACHES_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often the cloud is asked meanwhile.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+
 /// The wait for a disk.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct DiskWait<'a> {
     pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) kubelets: &'a dyn Kubelets,
     pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) locks: &'a Locks,
+    pub(in crate::driver) this_node: &'a NodeName,
     pub(in crate::driver) operation: &'a str,
     pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) attaching: &'a Attaching<'a>,
     pub(in crate::driver) disks: &'a Disks<'a>,
+    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
     pub(in crate::driver) memory: &'a Memory<'a>,
+    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
     pub(in crate::driver) healing: &'a Healing<'a>,
 }
 
@@ -46,8 +68,15 @@ impl DiskWait<'_> {
         volume: &Volume,
         hint: &str,
         place: &StagePlace,
+        sharing: Sharing,
     ) -> Result<PathBuf> {
-        let disk = self.disks.wait_for(volume, self.deadline)?;
+        let soon = self.deadline.at_most(LOCK_WAIT);
+        if self.records.load(&volume.id).unstaged_at.is_some()
+            && let Ok(Locked::Held(_lock)) = self.locks.take(&volume.id, self.operation, soon)
+        {
+            self.let_go_volumes.note_caller(&volume.id);
+        }
+        let disk = self.wait(volume, sharing)?;
         self.memory.remember_name_if_unlocked(volume);
         self.disks.report_links(&volume.id);
         self.disks.report_hint(&volume.id, hint, &disk);
@@ -59,6 +88,39 @@ impl DiskWait<'_> {
         };
         self.check_staged(volume, &disk, place).map_err(|error| error.not_healed(unhealed))?;
         Ok(path_of(&disk, &link))
+    }
+
+    fn wait(&self, volume: &Volume, sharing: Sharing) -> Result<Device> {
+        let by_controller = self.deadline.at_most(CONTROLLER_ATTACHES_WITHIN);
+        let mut kubelet = None;
+        self.disks.wait_while(volume, self.deadline, &mut |error| {
+            let kubelet = kubelet.get_or_insert_with(|| self.kubelets.running_kubelet());
+            match kubelet.as_ref().map(|kubelet| &kubelet.attacher) {
+                Some(Attacher::Controller) if !by_controller.over() => {
+                    Ok(by_controller.remaining().min(ASK_EVERY))
+                }
+                // Since Kubernetes 1.26 kubelet does not attach again what it finds mounted after its restart.
+                Some(Attacher::Kubelet) if self.has_lost_its_disk(&volume.id) => {
+                    tracing::warn!(volume = %volume.id, "its mounts here lost their disk and kubelet does not ask to attach it: attaching");
+                    let cause = |why: Error| {
+                        let cause = format!("{}; {}", error.cause, why.cause);
+                        Error { cause, ..why }
+                    };
+                    self.attaching.attach(volume, self.this_node, sharing).map_err(cause)?;
+                    Ok(ASK_EVERY)
+                }
+                _ => Err(error),
+            }
+        })
+    }
+
+    /// Whether mounts of the volume are here whose disk is gone. In doubt they are not.
+    fn has_lost_its_disk(&self, id: &VolumeId) -> bool {
+        let table = self.mounts.table();
+        table
+            .and_then(|table| self.numbers.dead_numbers_of(id, &table))
+            .is_ok_and(|dead| !dead.is_empty())
+            || self.own_maps.seen(id).is_some_and(|map| map.state().waits())
     }
 
     fn check_staged(&self, volume: &Volume, disk: &Device, place: &StagePlace) -> Result<()> {

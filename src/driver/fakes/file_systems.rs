@@ -54,6 +54,10 @@ impl FileSystems for FakeFileSystems {
         nothing()
     }
 
+    fn grow_unmounted(&self, _: &VolumeId, _: &Device, _: Deadline) -> Result<()> {
+        nothing()
+    }
+
     fn await_check(&self, _: &VolumeId, _: &Device, _: Deadline) -> Result<Option<Error>> {
         Ok(None)
     }

@@ -61,6 +61,7 @@ impl<'a> MadeUp<'a> {
             census: &self.namespaces,
             remounts: &self.namespaces,
             after: &After::Nothing,
+            kubelets: &NoHost,
             processes: &NoHost,
             heal: HealMode::Off,
             shield: &ShieldPolicy::default(),

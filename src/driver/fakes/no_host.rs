@@ -2,11 +2,12 @@
 
 use super::nothing;
 use crate::host::clock::Deadline;
-use crate::host::{AboveDisk, Maps, Processes};
+use crate::host::{AboveDisk, Kubelets, Maps, Processes};
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
+use crate::model::kubelet::RunningKubelet;
 use crate::model::mount::after_heal::Wakeup;
 use crate::model::shield::own_map::OwnMap;
 use std::os::fd::OwnedFd;
@@ -59,6 +60,16 @@ impl Maps for NoHost {
 
     fn remove(&self, _: &VolumeId, _: Deadline) -> Result<bool> {
         Ok(false)
+    }
+}
+
+impl Kubelets for NoHost {
+    fn running_kubelet(&self) -> Option<RunningKubelet> {
+        None
+    }
+
+    fn is_root_of_another(&self, _: &Path) -> bool {
+        false
     }
 }
 

@@ -40,12 +40,33 @@ impl LetGoVolumes<'_> {
     /// A call names the volume: that call brings it to its end. The caller holds the
     /// volume's lock.
     pub(in crate::driver) fn note_caller(&self, id: &VolumeId) {
-        let by = machine::caller();
-        if !is_other_caller(&self.records.load(id).let_go, by.as_ref()) {
+        let (by, before) = (machine::caller(), self.records.load(id));
+        let is_other = is_other_caller(&before.let_go, by.as_ref());
+        if !is_other && before.unstaged_at.is_none() {
             return;
         }
-        if let Err(error) = self.records.update(id, |record| record.let_go.asked_by = by) {
+        let noted = self.records.update(id, |record| {
+            if is_other {
+                record.let_go.asked_by = by;
+            }
+            record.unstaged_at = None;
+        });
+        if let Err(error) = noted {
             tracing::warn!(volume = %id, %error, "who asked for it last is not remembered");
+        }
+    }
+
+    /// The same for a call that asks to detach: as long as it is repeated, the timer need not.
+    pub(in crate::driver) fn note_detach(&self, id: &VolumeId) {
+        /// The detach that follows the unmount needs no note.
+        const SOON: Duration = Duration::from_secs(60);
+        let now = machine::uptime();
+        let is_old = |at: &Uptime| now.since(at).is_none_or(|gap| gap >= SOON);
+        if !self.records.load(id).unstaged_at.as_ref().is_some_and(is_old) {
+            return;
+        }
+        if let Err(error) = self.records.update(id, |record| record.unstaged_at = Some(now)) {
+            tracing::warn!(volume = %id, %error, "the call is not remembered");
         }
     }
 

@@ -10,6 +10,7 @@ pub(in crate::driver) mod free_disks;
 pub(in crate::driver) mod leaked_copies;
 pub mod let_go_volumes;
 pub(in crate::driver) mod letting_go;
+pub(in crate::driver) mod orphans;
 pub(in crate::driver) mod refusal;
 pub(in crate::driver) mod remote_mark;
 

@@ -14,9 +14,10 @@ use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::locking::Locking;
 use crate::driver::lookup::memory::{Memory, staged};
+use crate::driver::lookup::other_kubelets::is_anothers;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
-use crate::host::{Devices, FileSystems, Mounts, device_nodes};
+use crate::host::{Devices, FileSystems, Kubelets, Mounts, device_nodes};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
@@ -43,6 +44,7 @@ pub struct FoundMount {
 pub struct Adoption<'a> {
     pub(in crate::driver) faces: Faces,
     pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) kubelets: &'a dyn Kubelets,
     pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) file_systems: &'a dyn FileSystems,
     pub(in crate::driver) mounts: &'a dyn Mounts,
@@ -82,6 +84,7 @@ impl Adoption<'_> {
         let boot = crate::host::machine::boot_id();
         let places =
             table.mounts().iter().filter_map(|mount| match self.faces.place_of(&mount.target)? {
+                (FolderKind::Stage, _) if is_anothers(self.faces, self.kubelets, mount) => None,
                 (FolderKind::Stage, name) => Some((name, mount)),
                 (FolderKind::Consumer(_) | FolderKind::Part(_), _) => None,
             });

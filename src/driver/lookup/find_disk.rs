@@ -201,6 +201,17 @@ impl Disks<'_> {
         volume: &Volume,
         deadline: Deadline,
     ) -> Result<Device> {
+        self.wait_while(volume, deadline, &mut Err)
+    }
+
+    /// The same. Where the volume is attached nowhere, `may_come` is given the error, and answers after how long
+    /// the cloud is asked again if the volume may still be attached.
+    pub(in crate::driver) fn wait_while(
+        &self,
+        volume: &Volume,
+        deadline: Deadline,
+        may_come: &mut dyn FnMut(Error) -> Result<Duration>,
+    ) -> Result<Device> {
         let mut events = None;
         let mut ask = Deadline::after(ASK_AFTER);
         let stranger = Deadline::after(STRANGER_AFTER);
@@ -220,8 +231,8 @@ impl Disks<'_> {
                 continue;
             }
             if ask.over() {
-                ask = Deadline::after(ASK_EVERY);
-                self.say_if_not_attached(volume)?;
+                let soon = self.say_if_not_attached(volume)?.map(&mut *may_come).transpose()?;
+                ask = Deadline::after(soon.unwrap_or(ASK_EVERY));
             }
             let left = deadline.remaining();
             if left.is_zero() || stranger.over() {
@@ -258,32 +269,33 @@ impl Disks<'_> {
     }
 
     /// The disk cannot come if the cloud does not think of sending it. A cloud that cannot be
-    /// asked is no reason to stop waiting.
-    fn say_if_not_attached(&self, volume: &Volume) -> Result<()> {
+    /// asked is no reason to stop waiting. A volume that is attached nowhere may be attached any
+    /// moment: the caller decides.
+    fn say_if_not_attached(&self, volume: &Volume) -> Result<Option<Error>> {
         let asked = self
             .cloud
             .server(self.this_node, self.deadline)
             .and_then(|server| Ok((server, self.cloud.volume(&volume.id, self.deadline)?)));
         match asked {
             Ok((Some(server), Some(state))) if state.attachment_to(&server).is_none() => {
-                let at = match state.attachments.first() {
-                    Some(other) => format!("it is attached to {}", other.server),
-                    None => "it is attached nowhere".to_owned(),
+                let not_attached = |at: String| {
+                    let cause = format!("volume {} is not attached to {server}: {at}", volume.id);
+                    Error::new(Kind::Missing, cause)
+                        .hint("it must be attached again before its disk can appear")
                 };
-                Err(Error::new(
-                    Kind::Missing,
-                    format!("volume {} is not attached to {server}: {at}", volume.id),
-                )
-                .hint("it must be attached again before its disk can appear"))
+                match state.attachments.first() {
+                    Some(other) => Err(not_attached(format!("it is attached to {}", other.server))),
+                    None => Ok(Some(not_attached("it is attached nowhere".to_owned()))),
+                }
             }
             Ok((_, None)) => Err(Error::new(
                 Kind::Missing,
                 format!("volume {} does not exist in the cloud", volume.id),
             )),
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(None),
             Err(error) => {
                 tracing::warn!(volume = %volume.id, %error, "the disk is not there, and the cloud cannot say why");
-                Ok(())
+                Ok(None)
             }
         }
     }
@@ -541,18 +553,20 @@ mod tests {
         let say = |cloud: &FakeCloud| {
             let told =
                 at(cloud, &FakeDevices::default(), |disks| disks.say_if_not_attached(&volume));
-            told.map_err(|error| error.cause)
+            told.map(|may_come| may_come.map(|error| error.cause)).map_err(|error| error.cause)
         };
-        assert_eq!(say(&FakeCloud::default().with(ONE, 1, &["here"])), Ok(()));
+        assert_eq!(say(&FakeCloud::default().with(ONE, 1, &["here"])), Ok(None));
         let down = FakeCloud { is_down: true.into(), ..FakeCloud::default() };
-        assert_eq!(say(&down), Ok(()));
+        assert_eq!(say(&down), Ok(None));
         for (cloud, words) in [
             (FakeCloud::default().with(ONE, 1, &["there"]), "it is attached to there"),
-            (FakeCloud::default().with(ONE, 1, &[]), "it is attached nowhere"),
             (FakeCloud::default(), "does not exist in the cloud"),
         ] {
             let why = say(&cloud).unwrap_err();
             assert!(why.contains(words), "{why}");
         }
+        // Of one that is attached nowhere the caller decides.
+        let nowhere = say(&FakeCloud::default().with(ONE, 1, &[])).unwrap().unwrap();
+        assert!(nowhere.contains("it is attached nowhere"), "{nowhere}");
     }
 }

@@ -9,4 +9,5 @@ pub(in crate::driver) mod locking;
 pub(in crate::driver) mod lost_disks;
 pub(in crate::driver) mod memory;
 pub(in crate::driver) mod mounted_here;
+pub(in crate::driver) mod other_kubelets;
 pub(in crate::driver) mod own_maps;

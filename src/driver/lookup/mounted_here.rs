@@ -1,17 +1,22 @@
 //! Which volumes may have mounts on this machine: the one rule by which a heal knows whom to look after. The run
 //! folder is a cache, so the records of the boot alone do not decide.
 
+use crate::driver::lookup::other_kubelets::is_anothers;
 use crate::driver::lookup::own_maps::OwnMaps;
 use crate::host::records::Records;
-use crate::host::{Mounts, device_nodes};
+use crate::host::{Kubelets, Mounts, device_nodes};
 use crate::model::error::Result;
+use crate::model::face::Faces;
 use crate::model::ids::VolumeId;
+use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
 use std::collections::BTreeSet;
 
 /// The volumes that were mounted on this machine since it started.
 pub(in crate::driver) struct MountedHere<'a> {
+    pub(in crate::driver) faces: Faces,
     pub(in crate::driver) mounts: &'a dyn Mounts,
+    pub(in crate::driver) kubelets: &'a dyn Kubelets,
     pub(in crate::driver) records: &'a Records,
     pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
 }
@@ -38,7 +43,8 @@ impl MountedHere<'_> {
 
     fn by_label(&self) -> Result<BTreeSet<VolumeId>> {
         let table = self.mounts.table()?;
-        Ok(table.mounts().iter().filter_map(device_nodes::owner_of).collect())
+        let is_ours = |mount: &&Mount| !is_anothers(self.faces, self.kubelets, mount);
+        Ok(table.mounts().iter().filter(is_ours).filter_map(device_nodes::owner_of).collect())
     }
 }
 

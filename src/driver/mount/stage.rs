@@ -21,9 +21,10 @@ use crate::driver::operation::{Outcome, Volume, moment};
 use crate::driver::ownership::mount_place::{MountPlaces, belonging, belongs_now};
 use crate::failpoints;
 use crate::host::clock::Deadline;
-use crate::host::{Devices, FileSystems, Hidden, MountRequest, Mounts};
+use crate::host::{Devices, FileSystems, Hidden, MountRequest, Mounts, machine};
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::{Device, Proof};
+use crate::model::disk::formatting::leaves_room;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::layout::StageTarget;
@@ -258,7 +259,7 @@ impl Staging<'_> {
             ))
             .hint("is it the right volume, and was it made smaller?"));
         }
-        let mut found = found;
+        let mut found = self.grown_where_only_now(volume, disk, found, options)?;
         if found.wants_check && !disk.read_only && !options.untouched {
             if self.disks.is_free(disk)? {
                 self.disks.prove_again(&volume.id, disk)?;
@@ -274,6 +275,41 @@ impl Staging<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// Grows an ext4 that lags behind its disk, where this process may not do that once it is mounted: the
+    /// call that grows it would fail, and the orchestrator starts no container before it succeeds.
+    fn grown_where_only_now(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        found: FileSystem,
+        options: &StageOptions,
+    ) -> Result<FileSystem> {
+        let is_wanted = matches!(found.kind, FsType::Ext3 | FsType::Ext4)
+            && leaves_room(found.size, disk.size)
+            && !disk.read_only
+            && !options.untouched
+            && !machine::may_grow_mounted()
+            && self.disks.is_free(disk)?;
+        if !is_wanted {
+            return Ok(found);
+        }
+        let (from, to) = (found.size, disk.size);
+        tracing::info!(volume = %volume.id, from, to, "growing the file system before its mount: this process lacks CAP_SYS_RESOURCE");
+        self.disks.prove_again(&volume.id, disk)?;
+        match self.file_systems.grow_unmounted(&volume.id, disk, self.deadline) {
+            // The mount does not depend on it.
+            Err(error) if error.kind == Kind::Host => {
+                tracing::warn!(volume = %volume.id, %error, "the file system was not grown");
+            }
+            done => done?,
+        }
+        self.disks.prove_again(&volume.id, disk)?;
+        match self.file_systems.look(disk, self.deadline)? {
+            Contents::FileSystem(now) if now.uuid == found.uuid => Ok(now),
+            _ => Err(not_ours(volume, disk, "another file system than before it was grown")),
+        }
     }
 
     /// What was written into the folder while nothing was mounted there will be out of sight.

@@ -17,7 +17,7 @@ use crate::driver::ownership::mount_place::MountPlaces;
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
-use crate::host::{Devices, Hidden, Mounts, worker};
+use crate::host::{Devices, Hidden, Mounts, machine, worker};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -215,6 +215,7 @@ impl Unmounting<'_> {
                     record.is_unstaged();
                     if is_free.is_ok() && requester == Requester::Orchestrator {
                         record.let_go = LetGoes::default();
+                        record.unstaged_at = Some(machine::uptime());
                     }
                     // The guard has just looked, and it never consents without: no mount stands on
                     // any of them any more, and to look for them with each call takes longer than

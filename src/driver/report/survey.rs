@@ -5,10 +5,12 @@
 use crate::cloud::{Cloud, CloudVolume};
 use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
+use crate::driver::guard::orphans::Orphans;
 use crate::driver::lookup::disk_numbers::{Belonging, DiskNumbers};
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::lookup::lost_disks::users_of_lost;
+use crate::driver::lookup::other_kubelets::is_anothers;
 use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::ownership::mount_place::MountPlaces;
 use crate::driver::report::facts::{name_of, own_role, pods_of, refusals_of, view};
@@ -17,20 +19,21 @@ use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
-use crate::host::{Census, Devices, Mounts, device_nodes};
+use crate::host::{Census, Devices, Kubelets, Mounts, device_nodes};
 use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::face::Faces;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, FileUse, NAMESPACE_GOES_WITHIN, NamespaceUse};
 use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::orphan::Orphan;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
 use crate::model::policy::ShieldPolicy;
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
-    CloudFact, Disk, DiskFact, LinkFact, MapFact, MountFact, RecordFact, Role, VolumeFacts,
-    WaitFact,
+    CloudFact, Disk, DiskFact, LeftAttached, LinkFact, MapFact, MountFact, RecordFact, Role,
+    VolumeFacts, WaitFact,
 };
 use crate::model::report::health::{self, Health, Verdict};
 use crate::model::text::several;
@@ -72,6 +75,7 @@ struct CloudLook {
 pub struct Surveying<'a> {
     pub(in crate::driver) faces: Faces,
     pub(in crate::driver) cloud: &'a dyn Cloud,
+    pub(in crate::driver) kubelets: &'a dyn Kubelets,
     pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) mounts: &'a dyn Mounts,
     pub(in crate::driver) records: &'a Records,
@@ -85,6 +89,7 @@ pub struct Surveying<'a> {
     pub(in crate::driver) volumes: &'a Volumes<'a>,
     pub(in crate::driver) places: &'a MountPlaces<'a>,
     pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
+    pub(in crate::driver) orphans: &'a Orphans<'a>,
     pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
     pub(in crate::driver) shield: &'a ShieldPolicy,
 }
@@ -155,9 +160,7 @@ impl Surveying<'_> {
         let mut ids: BTreeSet<VolumeId> = also.iter().cloned().collect();
         ids.extend(records.iter().map(|record| record.volume.clone()));
         ids.extend(cloud.attached.iter().map(|volume| volume.id.clone()));
-        ids.extend(table.mounts().iter().filter_map(device_nodes::owner_of));
         ids.extend(self.own_maps.volumes());
-        ids.extend(table.mounts().iter().filter_map(|mount| self.volume_in(mount)));
         let mut disks: BTreeMap<VolumeId, DiskFact> =
             ids.iter().map(|id| (id.clone(), self.disk_fact(id))).collect();
 
@@ -165,6 +168,16 @@ impl Surveying<'_> {
         let mut numbers: BTreeSet<DeviceNumber> = disks.values().filter_map(number_of).collect();
         let former = records.iter().flat_map(|record| &record.former);
         numbers.extend(former.filter(|former| former.boot == boot).map(|former| former.number));
+        // What another kubelet mounted is its driver's, unless the disk is one of ours.
+        let table = table.without(|mount| {
+            !numbers.contains(&mount.disk) && is_anothers(self.faces, self.kubelets, mount)
+        });
+        let labels = table.mounts().iter().filter_map(device_nodes::owner_of);
+        let named = table.mounts().iter().filter_map(|mount| self.volume_in(mount));
+        for id in labels.chain(named) {
+            let disk = disks.entry(id).or_insert_with_key(|id| self.disk_fact(id));
+            numbers.extend(number_of(disk));
+        }
         let is_ours = |mount: &&Mount| {
             numbers.contains(&mount.disk)
                 || device_nodes::owner_of(mount).is_some()
@@ -446,7 +459,6 @@ impl Surveying<'_> {
             map: id
                 .and_then(|id| self.own_maps.seen(id))
                 .map(|map| MapFact::new(map, record.and_then(|record| self.wait_fact(record)))),
-            cloud,
             users_of_lost_disk: Vec::new(),
             unseen_users: None,
             pods: pods_of(record, &mounts),
@@ -456,10 +468,27 @@ impl Surveying<'_> {
             let_go: record
                 .map(|record| self.let_go_volumes.let_go_facts(record))
                 .unwrap_or_default(),
+            left_attached: record.and_then(|record| self.left_attached(record, &cloud)),
+            cloud,
             record: id.map(|id| self.record_fact(id, record)).unwrap_or_default(),
             links: links.collect(),
             lock: id.and_then(|id| self.locks.holder(id)),
         }
+    }
+
+    fn left_attached(&self, record: &VolumeRecord, cloud: &CloudFact) -> Option<LeftAttached> {
+        let is_here = match cloud {
+            CloudFact::Known(view) => Some(view.is_here),
+            CloudFact::Missing => Some(false),
+            CloudFact::Unknown { .. } => None,
+        };
+        let doubt = match self.orphans.judge_record(record, is_here) {
+            Orphan::No => return None,
+            Orphan::Yes => None,
+            Orphan::Unknown(why) => Some(why),
+        };
+        let silent_for = uptime().since(record.unstaged_at.as_ref()?)?.as_secs();
+        Some(LeftAttached { silent_for, doubt })
     }
 
     fn wait_fact(&self, record: &VolumeRecord) -> Option<WaitFact> {

@@ -1,4 +1,4 @@
-//! e2fsck, which may take hours: it runs in a process that outlives the call, and what runs is noted
+//! e2fsck and resize2fs, which may take hours: each runs in a process that outlives the call, and what runs is noted
 //! in the run folder, so that later calls find it, leave its disk alone, and take its result.
 
 use crate::failpoints;
@@ -27,7 +27,10 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// e2fsck(8): bits for "errors were corrected".
 const MENDED: i32 = 1 | 2;
 
-/// The disk, as e2fsck is given it: open, so that its number is no other disk's while it runs,
+const E2FSCK: &str = "e2fsck";
+const RESIZE2FS: &str = "resize2fs";
+
+/// The disk, as the program is given it: open, so that its number is no other disk's while it runs,
 /// whatever happens to its name.
 const DISK: &str = "/proc/self/fd/0";
 
@@ -71,15 +74,31 @@ impl Checks {
 
     /// Checks and mends. If the time is over before e2fsck ends, it goes on, and that is the error.
     pub(super) fn run(&self, id: &VolumeId, device: &Device, until: Deadline) -> Result<()> {
+        self.run_program(id, device, until, (E2FSCK, &["-p"]))
+    }
+
+    /// Grows to the whole disk, after a check of the whole file system, without which resize2fs refuses.
+    pub(super) fn run_grow(&self, id: &VolumeId, device: &Device, until: Deadline) -> Result<()> {
+        self.run_program(id, device, until, (E2FSCK, &["-f", "-p"]))?;
+        self.run_program(id, device, until, (RESIZE2FS, &[]))
+    }
+
+    fn run_program(
+        &self,
+        id: &VolumeId,
+        device: &Device,
+        until: Deadline,
+        (name, arguments): (&str, &[&str]),
+    ) -> Result<()> {
         if let Some(verdict) = self.await_earlier(id, device, until)? {
             return Err(verdict);
         }
-        let name = &device.kernel_name;
+        let disk = &device.kernel_name;
         let io = |doing: &str| {
-            let doing = format!("{doing} e2fsck on {name}");
+            let doing = format!("{doing} {name} on {disk}");
             move |error: std::io::Error| Error::io(&doing, &error)
         };
-        let program = tool::locate("e2fsck")?;
+        let program = tool::locate(name)?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -93,7 +112,8 @@ impl Checks {
         let mut command = Command::new(program);
         confinement::confine(&mut command);
         let mut child = command
-            .args(["-p", DISK])
+            .args(arguments)
+            .arg(DISK)
             .env_clear()
             .env("PATH", tool::FOLDERS.join(":"))
             .env("LC_ALL", "C")
@@ -103,10 +123,9 @@ impl Checks {
             .process_group(0)
             .spawn()
             .map_err(io("run"))?;
-        let Some(process) = LeftProcess::of(i32::try_from(child.id()).unwrap_or(0), "e2fsck", 0)
-        else {
+        let Some(process) = LeftProcess::of(i32::try_from(child.id()).unwrap_or(0), name, 0) else {
             let status = child.wait().map_err(io("wait for"))?;
-            return self.ended(id, device, status.code());
+            return self.ended(id, device, name, status.code());
         };
         let (disk, sequence) = (Some(device.number.to_string()), device.sequence);
         let note = Note { process: LeftProcess { disk, sequence, ..process }, begun: seconds() };
@@ -120,7 +139,7 @@ impl Checks {
         failpoints::step("filesystems.check.begun");
         for step in Steps::between(Duration::from_millis(1), Duration::from_millis(50)) {
             match child.try_wait().map_err(io("wait for"))? {
-                Some(status) => return self.ended(id, device, status.code()),
+                Some(status) => return self.ended(id, device, name, status.code()),
                 None if until.remaining() > LAST_WORDS && until.pause(step) => {}
                 None => break,
             }
@@ -155,11 +174,18 @@ impl Checks {
         }
     }
 
-    fn ended(&self, id: &VolumeId, device: &Device, status: Option<i32>) -> Result<()> {
+    fn ended(&self, id: &VolumeId, device: &Device, name: &str, status: Option<i32>) -> Result<()> {
         let said = self.said(id, device);
         self.forget(id);
         match status {
             Some(0) => Ok(()),
+            status if name == RESIZE2FS => {
+                let how = tool::ended(status);
+                Err(Error::new(
+                    Kind::Host,
+                    format!("{name} on {} {how}: {said}", device.kernel_name),
+                ))
+            }
             Some(status) if status & !MENDED == 0 => {
                 let disk = &device.kernel_name;
                 tracing::warn!(%disk, text = %said, "e2fsck mended the file system");
@@ -205,13 +231,17 @@ fn verdict_of_e2fsck(status: i32) -> &'static str {
 
 fn goes_on(note: &Note, device: &Device) -> Error {
     let (name, process) = (&device.kernel_name, note.process.pid);
+    let does = match note.process.doing.as_str() {
+        RESIZE2FS => "resize2fs has grown the file system of",
+        _ => "e2fsck has checked",
+    };
     let seconds = seconds().saturating_sub(note.begun);
     let read = bytes_read(process).map_or_else(String::new, |bytes| {
         format!(", {} MiB of {} read", bytes >> 20, device.size >> 20)
     });
     Error::new(
         Kind::Timeout,
-        format!("e2fsck has checked {name} for {seconds} s{read}, and goes on (process {process})"),
+        format!("{does} {name} for {seconds} s{read}, and goes on (process {process})"),
     )
     .hint("nothing else may use the disk until it has ended; the next call takes its result")
 }

@@ -4,6 +4,7 @@ use crate::host::clock::Deadline;
 use crate::host::{FileSystems, kernel};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::Device;
+use crate::model::disk::formatting::leaves_room;
 use crate::model::error::{Error, Result};
 use nix::errno::Errno;
 use std::fs::File;
@@ -30,8 +31,15 @@ pub(super) fn grow(
         FsType::Ext3 | FsType::Ext4 => {
             let block = nix::sys::statfs::fstatfs(root).map_err(failed)?.block_size();
             let block = u64::try_from(block).unwrap_or(0).max(1024);
-            kernel::ext_grow(root, device.size / block).map_err(failed)?;
-            covered(file_systems, device, deadline)
+            match kernel::ext_grow(root, device.size / block) {
+                Ok(()) => covered(file_systems, device, deadline),
+                // The kernel asks for the capability first, also where there is nothing to grow.
+                Err(Errno::EPERM) => match covered(file_systems, device, deadline)? {
+                    covered if leaves_room(covered, device.size) => Err(failed(Errno::EPERM)),
+                    covered => Ok(covered),
+                },
+                Err(errno) => Err(failed(errno)),
+            }
         }
         FsType::Xfs => {
             let before = kernel::xfs_geometry(root).map_err(failed)?;

@@ -129,6 +129,11 @@ impl FileSystems for KernelFileSystems {
         self.checks.run(id, device, deadline)
     }
 
+    fn grow_unmounted(&self, id: &VolumeId, device: &Device, deadline: Deadline) -> Result<()> {
+        failpoints::effect("filesystems.grow_unmounted")?;
+        self.checks.run_grow(id, device, deadline)
+    }
+
     fn await_check(
         &self,
         id: &VolumeId,

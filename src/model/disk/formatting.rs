@@ -187,6 +187,13 @@ pub fn least_disk(volume: u64, is_encrypted: bool) -> u64 {
     volume.saturating_sub(if is_encrypted { ENCRYPTION_TAKES } else { 0 })
 }
 
+/// Whether a file system leaves more of its disk unused than a last group that would be too small.
+#[must_use]
+pub fn leaves_room(covered: u64, disk: u64) -> bool {
+    const LAST_GROUP: u64 = 8 << 20;
+    covered.saturating_add(LAST_GROUP) < disk
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,6 +278,13 @@ mod tests {
         assert_eq!(least_disk(GIB, false), GIB);
         assert_eq!(least_disk(GIB, true), GIB - 16 * MIB);
         assert_eq!(least_disk(MIB, true), 0);
+    }
+
+    #[test]
+    fn a_last_group_that_is_too_small_is_no_room() {
+        assert!(!leaves_room(GIB, GIB) && !leaves_room(GIB, GIB + 8 * MIB));
+        assert!(leaves_room(GIB, GIB + 8 * MIB + 1));
+        assert!(!leaves_room(GIB, MIB), "the disk is smaller");
     }
 
     #[test]

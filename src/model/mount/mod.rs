@@ -8,6 +8,7 @@ pub mod letting_go;
 pub mod mount_options;
 pub mod mount_place;
 pub mod mountinfo;
+pub mod orphan;
 pub mod ownership;
 pub mod propagation;
 pub mod replacement;

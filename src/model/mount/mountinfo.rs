@@ -86,6 +86,13 @@ impl MountTable {
         &self.mounts
     }
 
+    /// The table without some of its mounts.
+    #[must_use]
+    pub fn without(mut self, is_left_out: impl Fn(&Mount) -> bool) -> Self {
+        self.mounts.retain(|mount| !is_left_out(mount));
+        self
+    }
+
     /// All mounts, to add what the table does not say.
     pub fn mounts_mut(&mut self) -> &mut [Mount] {
         &mut self.mounts

@@ -44,6 +44,9 @@ pub struct VolumeFacts {
     pub refused: Vec<RefusalFact>,
     /// Folders that the orchestrator was let go of while their pods had the volume.
     pub let_go: Vec<LetGoFact>,
+    /// Whether kubelet unmounted it and left it attached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_attached: Option<LeftAttached>,
     /// What this machine remembers, and where that is written.
     pub record: RecordFact,
     /// Links that name the volume.
@@ -442,6 +445,15 @@ pub struct LetGoFact {
     /// Whether no caller will ask for the volume's end: the pod has ended, and so has the process that
     /// named the volume last.
     pub is_forgotten: bool,
+}
+
+/// A volume that kubelet unmounted and left attached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftAttached {
+    /// For how many seconds no call came.
+    pub silent_for: u64,
+    /// Why it is not certain; then nothing is done about it.
+    pub doubt: Option<String>,
 }
 
 /// What this machine remembers of the volume.

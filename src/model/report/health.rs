@@ -5,8 +5,8 @@
 use crate::model::disk::device::DeviceNumber;
 use crate::model::mount::staleness::{self, Doubt, MountVerdict};
 use crate::model::report::facts::{
-    CloudFact, DiskFact, HolderFact, LetGoFact, MapFact, MountFact, MountedOn, PodFact,
-    ProcessFact, Role, VolumeFacts, WaitFact,
+    CloudFact, DiskFact, HolderFact, LeftAttached, LetGoFact, MapFact, MountFact, MountedOn,
+    PodFact, ProcessFact, Role, VolumeFacts, WaitFact,
 };
 use crate::model::report::tear_down::TearDown;
 use crate::model::shield::own_map::MapState;
@@ -24,6 +24,8 @@ pub enum Health {
     Ok,
     /// The orchestrator let go of the folder of a pod that has the volume.
     LetGo,
+    /// kubelet unmounted it and will not detach it.
+    Orphaned,
     /// A tear-down is asked for and refused: a pod still uses it.
     Guarded,
     /// Only namespaces that are no longer this machine's concern still have it.
@@ -45,9 +47,10 @@ pub enum Health {
 
 impl Health {
     /// Every one, best first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ok,
         Self::LetGo,
+        Self::Orphaned,
         Self::Guarded,
         Self::Leaked,
         Self::Unknown,
@@ -64,12 +67,19 @@ impl Health {
         self >= Self::HalfHealed
     }
 
+    /// A number for scripts, higher is worse. Those of other versions know the numbers, so they do not change.
+    #[must_use]
+    pub fn rank(self) -> u8 {
+        self as u8 - u8::from(self > Self::LetGo)
+    }
+
     /// In a word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::LetGo => "let-go",
+            Self::Orphaned => "orphaned",
             Self::Guarded => "guarded",
             Self::Leaked => "leaked",
             Self::Unknown => "unknown",
@@ -114,6 +124,7 @@ pub fn judge(facts: &VolumeFacts) -> Verdict {
         .or_else(|| fails_over_its_disk(facts))
         .or_else(|| half_healed(facts))
         .or_else(|| forgotten(facts))
+        .or_else(|| orphaned(facts))
         .or_else(|| guarded(facts))
         .or_else(|| let_go_for_long(facts))
         .or_else(|| leaked(facts))
@@ -277,7 +288,7 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
                     format!("{stands}; whether the disk is back could not be seen: {why}")
                 }
                 _ => format!(
-                    "{mounts} on a disk that is gone ({numbers}){inside}, and no other disk is there"
+                    "{mounts} on a disk that is gone ({numbers}){inside}, and no other disk is there. A controller-manager that attaches brings it back within two minutes. Where kubelet attaches, restart kubelet: 1.20 attaches it then, and for later versions, which only wait for it, the driver does"
                 ),
             },
             next: format!(
@@ -474,6 +485,35 @@ fn forgotten(facts: &VolumeFacts) -> Option<Ruling> {
         ),
         next: "nothing: the timer takes it down within a minute".to_owned(),
         command: Some("disk heal".to_owned()),
+    })
+}
+
+/// kubelet was restarted while it was mounted, and does not take it for attached.
+fn orphaned(facts: &VolumeFacts) -> Option<Ruling> {
+    let LeftAttached { silent_for, doubt } = facts.left_attached.as_ref()?;
+    let minutes = silent_for / 60;
+    let named = facts.name.as_ref().map_or_else(|| name_of(facts), ToString::to_string);
+    let (next, command) = match doubt {
+        None => {
+            ("nothing: the timer detaches it within a minute".to_owned(), "disk heal".to_owned())
+        }
+        Some(why) => (
+            format!(
+                "if no pod here needs it, detach it: nothing does so automatically, because {why}"
+            ),
+            format!("disk detach {named}"),
+        ),
+    };
+    Some(Ruling {
+        health: Health::Orphaned,
+        consequence: format!(
+            "No harm here, but a pod on another node cannot start: it is attached to this node, and kubelet, which unmounted it {minutes} minutes ago, does not detach it."
+        ),
+        because: format!(
+            "kubelet unmounted it {minutes} minutes ago and has not called for it since: after its restart a kubelet of 1.26 or later that attaches does not detach what it found mounted"
+        ),
+        next,
+        command: Some(command),
     })
 }
 

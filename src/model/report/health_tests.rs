@@ -4,7 +4,8 @@ use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::staleness::{Doubt, Here, MountVerdict, Presence, judge as judge_mount};
 use crate::model::report::facts::{
-    CloudView, Disk, LetGoFact, MapFact, PodFact, ProcessFact, RecordFact, RefusalFact, WaitFact,
+    CloudView, Disk, LeftAttached, LetGoFact, MapFact, PodFact, ProcessFact, RecordFact,
+    RefusalFact, WaitFact,
 };
 use crate::model::shield::own_map::MapState;
 
@@ -40,6 +41,7 @@ fn facts(disk: DiskFact, mounts: Vec<MountFact>) -> VolumeFacts {
         pods: Vec::new(),
         refused: Vec::new(),
         let_go: Vec::new(),
+        left_attached: None,
         record: RecordFact::default(),
         links: Vec::new(),
         lock: None,
@@ -398,4 +400,47 @@ fn of_several_refusals_the_one_that_names_the_pod_is_told() {
         consequence,
         "No harm: shop/orders-0 uses it and goes on. Unmount for u was refused 38 times."
     );
+}
+
+#[test]
+fn a_volume_that_kubelet_left_attached_is_orphaned() {
+    let left = |doubt: Option<&str>| VolumeFacts {
+        left_attached: Some(LeftAttached { silent_for: 420, doubt: doubt.map(str::to_owned) }),
+        ..facts(disk("7:1"), Vec::new())
+    };
+    let seen = left(None);
+    is(
+        &seen,
+        Health::Orphaned,
+        &["7 minutes ago", "a pod on another node cannot start", "the timer detaches it"],
+    );
+    assert_eq!(judge(&seen).command.as_deref(), Some("disk heal"));
+    let seen = left(Some("its configuration cannot be read"));
+    is(
+        &seen,
+        Health::Orphaned,
+        &["nothing does so automatically", "its configuration cannot be read"],
+    );
+    assert!(judge(&seen).command.is_some_and(|command| command.starts_with("disk detach ")));
+}
+
+#[test]
+fn ranks_of_earlier_versions_stay() {
+    let ranks = Health::ALL.map(|health| (health.word(), health.rank()));
+    let stays = [
+        "ok",
+        "let-go",
+        "guarded",
+        "leaked",
+        "unknown",
+        "half-healed",
+        "stale",
+        "dead",
+        "covered",
+        "ambiguous",
+    ];
+    for (rank, word) in stays.iter().enumerate() {
+        assert!(ranks.contains(&(word, u8::try_from(rank).unwrap())), "{word}: {ranks:?}");
+    }
+    assert_eq!(Health::Orphaned.rank(), Health::LetGo.rank());
 }

@@ -3,6 +3,7 @@
 use super::for_root::is_for_root;
 use crate::host::{files, machine};
 use crate::model::error::{Error, Kind};
+use crate::model::kubelet::Attacher;
 use crate::model::report::finding::{Finding, Level};
 use crate::node::durable;
 use crate::node::kubelet::{Kubelet, USUAL_PLUGIN_DIR, ours};
@@ -14,7 +15,8 @@ use std::path::{Path, PathBuf};
 const FOLDER: &str = "incloud~disk";
 
 pub(super) fn look(all: &[Kubelet], configured: &Configured) -> Vec<Finding> {
-    let Some(kubelet) = ours(all) else {
+    let wanted = configured.config.paths.kubelet_root.as_deref();
+    let Some(kubelet) = ours(all, wanted) else {
         let mut found = vec![Finding::warning(
             "kubelet",
             "no kubelet runs here, or its process cannot be seen",
@@ -26,7 +28,7 @@ pub(super) fn look(all: &[Kubelet], configured: &Configured) -> Vec<Finding> {
         return found;
     };
     let mut found = vec![told(kubelet)];
-    found.extend(several(all, kubelet));
+    found.extend(several(all, kubelet, wanted));
     // Where its configuration is hidden from this user, what it may say of its folders is not known.
     let is_told = found.iter().all(|one| one.level != Level::Skipped);
     if is_told {
@@ -55,21 +57,23 @@ fn told(kubelet: &Kubelet) -> Finding {
             "mend it: kubelet does not start again with it",
         );
     }
-    let who = if kubelet.is_attached_by_controller {
-        "the controller-manager attaches"
-    } else {
-        "kubelet itself attaches"
+    let who = match &kubelet.attacher {
+        Attacher::Controller => "the controller-manager attaches",
+        Attacher::Kubelet => "kubelet itself attaches",
+        Attacher::Unknown(why) => why,
     };
     Finding::ok("kubelet", format!("process {}; {who}", kubelet.pid))
 }
 
 /// What follows is about one of them: which one, and why.
-fn several(all: &[Kubelet], taken: &Kubelet) -> Option<Finding> {
+fn several(all: &[Kubelet], taken: &Kubelet, wanted: Option<&Path>) -> Option<Finding> {
     if all.len() < 2 {
         return None;
     }
     let names: Vec<_> = all.iter().map(ToString::to_string).collect();
-    let why = if taken.shares_our_mounts == Some(true) {
+    let why = if wanted == Some(taken.root_dir.as_path()) {
+        "its root directory is paths.kubelet_root"
+    } else if taken.shares_our_mounts == Some(true) {
         "it is the first one that lives in this mount namespace"
     } else {
         "it is the first one, and none is seen to live in this mount namespace"

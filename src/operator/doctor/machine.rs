@@ -6,12 +6,32 @@ use crate::host::machine;
 use crate::model::error::Error;
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::replacement::{Method, Propagation};
-use crate::model::report::finding::Finding;
+use crate::model::report::finding::{Finding, Level};
+use crate::node::kubelet::Kubelet;
 use crate::node::system::{self, System};
 use std::path::Path;
 
-pub(super) fn look(system: &System) -> Vec<Finding> {
-    vec![tools(), udev(system), units(system)]
+pub(super) fn look(system: &System, kubelet: Option<&Kubelet>) -> Vec<Finding> {
+    let units = units(system);
+    // Only a kubelet that needs the timer is asked for its version.
+    let version = kubelet.filter(|_| units.level == Level::Warning);
+    let version = version.and_then(|kubelet| system.version_of(kubelet));
+    vec![tools(), udev(system), needed_by(version, units)]
+}
+
+/// Since Kubernetes 1.26 only the timer ends what kubelet has forgotten.
+fn needed_by(kubelet: Option<(u32, u32)>, units: Finding) -> Finding {
+    match (kubelet, units.fix) {
+        (Some(version @ (major, minor)), Some(fix)) if version >= (1, 26) => Finding::error(
+            units.check,
+            format!(
+                "{}; kubelet {major}.{minor} does not take down every volume of a pod that ended while kubelet was restarted, and without the timer such a volume stays",
+                units.found
+            ),
+            fix,
+        ),
+        (_, fix) => Finding { fix, ..units },
+    }
 }
 
 pub(super) fn by_driver(driver: &Driver<'_>) -> Vec<Finding> {

@@ -19,6 +19,7 @@ use crate::cloud::Trouble;
 use crate::driver::Driver;
 use crate::host::machine as host;
 use crate::model::error::Result;
+use crate::model::kubelet::Attacher;
 use crate::model::report::finding::{Finding, Level, worst};
 use crate::model::report::health::Health;
 use crate::model::text::several;
@@ -59,10 +60,10 @@ pub(super) fn run(
 pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
     let system = System::default();
     let all_kubelets = system.kubelets();
-    let running = ours(&all_kubelets);
+    let running = ours(&all_kubelets, configured.config.paths.kubelet_root.as_deref());
     let mut all = vec![written::configuration(configured)];
     all.extend(kubelet::look(&all_kubelets, configured));
-    all.extend(machine::look(&system));
+    all.extend(machine::look(&system, running));
     let is_hidden = configured.is_hidden();
     if is_hidden {
         let why = "depends on the configuration, which only root may read";
@@ -146,7 +147,7 @@ fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
 /// A kubelet that let go of a volume and was restarted does not tell a controller any more that it is
 /// in use: then the mark in the cloud alone stops a detach from elsewhere.
 fn marks(driver: &Driver<'_>, kubelet: Option<&Kubelet>) -> Option<Finding> {
-    if !kubelet?.is_attached_by_controller {
+    if kubelet?.attacher == Attacher::Kubelet {
         return None;
     }
     let forbidden = || {

@@ -23,7 +23,9 @@ pub(super) fn look(configured: &Configured) -> Vec<Finding> {
         return found;
     }
     found.extend(files::credentials(configured));
-    found.extend(ours(&System::default().kubelets()).map(|one| kubelet::root(one, configured)));
+    let root = configured.config.paths.kubelet_root.as_deref();
+    let all = System::default().kubelets();
+    found.extend(ours(&all, root).map(|one| kubelet::root(one, configured)));
     let seen = configured.with_patient_driver("doctor", PATIENCE, |driver| {
         let mut found = cloud::look(driver);
         // A cloud that says nothing says nothing of each volume: once is enough.

@@ -1,0 +1,26 @@
+//! The kubelet that calls this driver, as far as it can be seen from outside.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who attaches volumes to a kubelet's node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attacher {
+    /// kubelet itself: `enableControllerAttachDetach` is false.
+    Kubelet,
+    /// The controller-manager, which is the default.
+    Controller,
+    /// That could not be determined, for this reason.
+    Unknown(String),
+}
+
+/// A kubelet that is running.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningKubelet {
+    /// Who attaches for it.
+    pub attacher: Attacher,
+    /// Its root directory.
+    pub root: PathBuf,
+    /// How long it has been running; nothing if that cannot be determined.
+    pub age: Option<Duration>,
+}
