@@ -120,7 +120,7 @@ impl Attaching<'_> {
             self.memory.remember_name(volume);
             Outcome::Already
         } else {
-            self.make_attached(volume, server, sharing, state)?;
+            self.make_attached(volume, server, sharing, &state)?;
             Outcome::Done
         };
         if node == self.this_node {
@@ -155,11 +155,11 @@ impl Attaching<'_> {
         volume: &Volume,
         server: &ServerId,
         sharing: Sharing,
-        first: CloudVolume,
+        first: &CloudVolume,
     ) -> Result<()> {
         let mut attempt = Attempt {
-            is_noted: has_note_of(&first, server),
-            is_open: self.requests.open_request(&first).is_some(),
+            is_noted: has_note_of(first, server),
+            is_open: self.requests.open_request(first).is_some(),
             ..Attempt::default()
         };
         match self.try_attach(volume, server, sharing, first.clone(), &mut attempt) {
@@ -177,7 +177,7 @@ impl Attaching<'_> {
             Err(error) => {
                 // Refused, or undone: nothing of it can come any more.
                 if attempt.is_noted && attempt.tries > 0 && !attempt.is_open {
-                    self.requests.undo_request(volume, &first, server);
+                    self.requests.undo_request(volume, first, server);
                 }
                 Err(error)
             }

@@ -183,16 +183,7 @@ impl Detaching<'_> {
         // An attach whose outcome this call waits for.
         let mut awaited: Option<OpenRequest> = None;
         loop {
-            // The servers' side is asked to end the attachment: it then says if it has none.
-            let trust = match &refusal {
-                Some(error) if error.kind == Kind::Missing => Trust::Both,
-                None if tries > 0 => Trust::Own(VolumePhase::Detaching),
-                _ => Trust::Listing,
-            };
-            let seen = self.attachments.in_time(|| {
-                let now = self.attachments.attachment_state(&state, server, trust)?;
-                if last == Some(now) { Ok(now) } else { self.or_offloaded(now, server) }
-            });
+            let seen = self.judge_state(&state, server, (tries, refusal.as_ref()), last);
             let situation = match seen {
                 Ok(Some(situation)) => situation,
                 Ok(None) => break,
@@ -214,20 +205,10 @@ impl Detaching<'_> {
                     if tries == TRIES {
                         return Err(kept(&id, server, refusal));
                     }
-                    if force == Force::No {
-                        self.guard_detach(&state, server, node)?;
-                    }
                     tries += 1;
                     settle = self.attachments.settle();
                     looks = self.attachments.looks_at(Change::Detach);
-                    refusal = self.request_detach(&id, server)?;
-                    if let (VolumePhase::Failed, Some(Kind::Refused)) =
-                        (state.status.phase, refusal.as_ref().map(|error| error.kind))
-                    {
-                        let advice = self.cloud.advice(Trouble::FailedWhileAttached(&id));
-                        let error = kept(&id, server, refusal);
-                        return Err(advice.into_iter().fold(error, Error::hint));
-                    }
+                    refusal = self.ask_to_detach(&state, server, node, force)?;
                     asked = Some(Instant::now());
                     failpoints::step("detach.requested");
                 }
@@ -295,6 +276,26 @@ impl Detaching<'_> {
         }
     }
 
+    /// What both sides of the cloud say now; nothing if no time was left to ask.
+    fn judge_state(
+        &self,
+        state: &CloudVolume,
+        server: &ServerId,
+        (tries, refusal): (u32, Option<&Error>),
+        last: Option<AttachmentState>,
+    ) -> Result<Option<AttachmentState>> {
+        // The servers' side is asked to end the attachment: it then says if it has none.
+        let trust = match refusal {
+            Some(error) if error.kind == Kind::Missing => Trust::Both,
+            None if tries > 0 => Trust::Own(VolumePhase::Detaching),
+            _ => Trust::Listing,
+        };
+        self.attachments.in_time(|| {
+            let now = self.attachments.attachment_state(state, server, trust)?;
+            if last == Some(now) { Ok(now) } else { self.or_offloaded(now, server) }
+        })
+    }
+
     /// An attach to a server without a host never finishes: the volume stays reserved, and is asked back as if it was
     /// attached.
     fn or_offloaded(&self, now: AttachmentState, server: &ServerId) -> Result<AttachmentState> {
@@ -320,6 +321,27 @@ impl Detaching<'_> {
         self.locking.nothing_hangs(id)?;
         self.recovery.end_leftovers(id);
         self.guard.guard_attachment(id)
+    }
+
+    /// Asks the cloud, unless something here still uses the volume. The cloud detaches no volume that has failed, however
+    /// often it is asked.
+    fn ask_to_detach(
+        &self,
+        state: &CloudVolume,
+        server: &ServerId,
+        node: &NodeName,
+        force: Force,
+    ) -> Result<Option<Error>> {
+        if force == Force::No {
+            self.guard_detach(state, server, node)?;
+        }
+        let refusal = self.request_detach(&state.id, server)?;
+        let is_refused = refusal.as_ref().is_some_and(|error| error.kind == Kind::Refused);
+        if is_refused && state.status.phase == VolumePhase::Failed {
+            let advice = self.cloud.advice(Trouble::FailedWhileAttached(&state.id));
+            return Err(advice.into_iter().fold(kept(&state.id, server, refusal), Error::hint));
+        }
+        Ok(refusal)
     }
 
     /// What the answer leaves open, the next look tells.
