@@ -497,6 +497,8 @@ def race(lab):
         loser = lab.servers[next(name for name in nodes if name != won[0])]
         if any(loser in value for value in notes.values()) or 'incloud-disk-attach-asked' in notes:
             wrong.append(f'turn {turn}: a note of the loser: {notes}')
+        if not notes.get('incloud-disk-tenure', '').endswith(lab.servers[won[0]]):
+            wrong.append(f'turn {turn}: the winner has no count: {notes}')
         answer = nodes[won[0]].detach(pv)
         if not answer.is_success:
             wrong.append(f'turn {turn}: {answer}')
