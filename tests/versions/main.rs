@@ -47,5 +47,6 @@ mod volume;
 mod controller;
 mod keys;
 mod killed;
+mod left_attached;
 mod turns;
 mod wiped;
