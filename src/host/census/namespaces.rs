@@ -95,7 +95,8 @@ impl Reader<'_> {
     pub(super) fn namespaces(&mut self) -> Result<Namespaces> {
         let own = own_namespace(self.proc)?;
         let mut unread = Unread::of(self.comes_again);
-        let roster = Roster::of(self.proc, &mut unread)?;
+        let mut roster = Roster::default();
+        unread.unclassified(roster.add_new(self.proc)?);
         let mut look = Look { unread, roster, ..Look::default() };
         let (users, others): (Vec<_>, Vec<_>) = look
             .roster
@@ -399,7 +400,7 @@ impl Reader<'_> {
         look: &mut Look,
     ) -> Result<Vec<(NamespaceId, Reference)>> {
         let mut found = Vec::new();
-        look.roster.add_new(self.proc, &mut look.unread)?;
+        look.unread.unclassified(look.roster.add_new(self.proc)?);
         // What this process has open it has for looking.
         let mut processes = look.roster.in_order();
         processes.retain(|(_, pid)| *pid != std::process::id());

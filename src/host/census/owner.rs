@@ -5,7 +5,6 @@ use super::proc::{Proc, Task};
 use super::question::{Door, Filter, Found, Question, Why};
 use super::roster::Roster;
 use super::scan::{Asked, Scan};
-use super::unread::Unread;
 use crate::host::{files, kernel};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper, NamespaceUse};
@@ -39,8 +38,9 @@ pub(super) fn open(scan: &mut Scan, namespace: &NamespaceUse, own: NamespaceId) 
 /// Opens a namespace by its number. Before Linux 6.12 one without a process is not found, and
 /// nothing is missed by that.
 pub(super) fn find(scan: &mut Scan, proc: &Proc, wanted: NamespaceId) -> Result<Option<File>> {
-    let mut unread = Unread::of(false);
-    let roster = Roster::of(proc, &mut unread)?;
+    let mut roster = Roster::default();
+    // Of those that cannot be classified it is not known where they live either.
+    roster.add_new(proc)?;
     let asked = roster.in_order().into_iter().map(|(owner, pid)| Asked {
         question: Question::Place { task: Task::first_of(pid), or_another: true },
         owner: Some(owner),

@@ -6,7 +6,6 @@
 use super::proc::{Proc, pids};
 use super::question::{KernelError, Why};
 use super::scan::Party;
-use super::unread::Unread;
 use crate::model::error::Result;
 use crate::model::mount::disk_users::Process;
 use std::collections::{BTreeMap, HashMap};
@@ -17,14 +16,9 @@ use std::io;
 pub(super) struct Roster(BTreeMap<u32, Process>);
 
 impl Roster {
-    pub(super) fn of(proc: &Proc, unread: &mut Unread) -> Result<Self> {
-        let mut roster = Self::default();
-        roster.add_new(proc, unread)?;
-        Ok(roster)
-    }
-
-    /// Lists the processes again, and adds those that were not there before.
-    pub(super) fn add_new(&mut self, proc: &Proc, unread: &mut Unread) -> Result<()> {
+    /// Lists the processes, and adds those that were not there before. Returns those that could not be classified.
+    pub(super) fn add_new(&mut self, proc: &Proc) -> Result<Vec<(u32, Why)>> {
+        let mut failed = Vec::new();
         for pid in pids(proc)? {
             if self.0.contains_key(&pid) {
                 continue;
@@ -32,12 +26,11 @@ impl Roster {
             match proc.classify(pid) {
                 Ok(process) => drop(self.0.insert(pid, process)),
                 Err(error) => {
-                    let why = Why::Failed(KernelError::from(error));
-                    unread.later(format!("the owner of process {pid}"), &why);
+                    failed.push((pid, Why::Failed(KernelError::from(error))));
                 }
             }
         }
-        Ok(())
+        Ok(failed)
     }
 
     /// A process that could not be classified, or has ended, counts as the machine's own.

@@ -44,6 +44,13 @@ impl Unread {
         self.later.push(Untold::of_unknown(what, why.text()));
     }
 
+    /// Processes of which it is not known whose they are.
+    pub(super) fn unclassified(&mut self, processes: Vec<(u32, Why)>) {
+        for (pid, why) in processes {
+            self.later(format!("the owner of process {pid}"), &why);
+        }
+    }
+
     /// A process, or all that it holds.
     pub(super) fn process(&mut self, pid: u32, why: &Why) {
         self.processes.insert(pid, why.clone());
