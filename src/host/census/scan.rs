@@ -54,7 +54,6 @@ const STALLS_OF_OTHERS: usize = 8;
 /// What one owner's processes may take, of a call that says nothing else.
 const ONE_OWNER: Duration = Duration::from_millis(500);
 /// What one question may take: about what root, a pod or a user made.
-const ONE_OF_PODS: Duration = Duration::from_secs(1);
 const ONE_OF_USERS: Duration = Duration::from_millis(100);
 const ONE_OF_ROOT: Duration = Duration::from_secs(5);
 /// So many questions are asked at once, and for so long: after that it is decided again who may be asked.
@@ -240,7 +239,7 @@ impl Scan {
             let questions: Vec<Question> = questions.map(|one| one.question.clone()).collect();
             let each = match (class, &first.question) {
                 (Class::Root, _) | (_, Question::Enter(_) | Question::List { .. }) => ONE_OF_ROOT,
-                (Class::Contained, _) => ONE_OF_PODS,
+                (Class::Contained, _) => self.share_of(class),
                 (Class::Users, _) => ONE_OF_USERS,
             };
             let left = self.left_for(class, &first.question);
@@ -318,6 +317,12 @@ impl Scan {
         }
     }
 
+    /// What one owner may take. More for a pod while there is time: on a machine under load it takes longer to read, and
+    /// without it neither a heal nor a tear-down is whole.
+    fn share_of(&self, class: Class) -> Duration {
+        if class == Class::Users { self.share } else { self.share.max(self.left.system / 8) }
+    }
+
     /// Whether this owner has had its share; `waits` is whether a question may wait for it.
     fn is_over(&self, owner: &Party, waits: bool) -> bool {
         let stalls_of = |is_it: &dyn Fn(&Party) -> bool| -> usize {
@@ -330,11 +335,10 @@ impl Scan {
         if *owner == Party::Root {
             return waits && of_class >= most;
         }
-        // A machine under load takes longer to read a pod, and without it neither a heal nor a tear-down is whole.
-        let share = if owner.class() == Class::Users { self.share } else { self.share * 4 };
         let has_stalled = of_class >= most;
         waits && (of_this >= STALLS_OF_ONE || has_stalled)
-            || *owner != Party::Users && self.took.get(owner).is_some_and(|took| *took >= share)
+            || *owner != Party::Users
+                && self.took.get(owner).is_some_and(|took| *took >= self.share_of(owner.class()))
     }
 
     /// The answers as far as they came, the last one perhaps a stall, and how long they took. One at least.
@@ -643,9 +647,10 @@ mod tests {
         let (mut scan, proc) = scan(|batch| answers(batch, 10_000, &Ok(())));
         let container = |_| Party::Container("c".to_owned());
         let told = scan.ask(&proc, &Filter::default(), asked(1000, container)).unwrap();
-        // A quarter of a second each.
-        assert_eq!(count(&told, Result::is_ok), 2);
-        assert_eq!(count(&told, |end| matches!(end, Err(Why::Skipped))), 998);
+        // The first one takes all of it.
+        assert_eq!(scan.left.system, Budget::USUAL.system * 7 / 8);
+        assert_eq!(count(&told, Result::is_ok), 1);
+        assert_eq!(count(&told, |end| matches!(end, Err(Why::Skipped))), 999);
         let other = |_| Party::Container("d".to_owned());
         let told = scan.ask(&proc, &Filter::default(), asked(1, other)).unwrap();
         assert_eq!(count(&told, Result::is_ok), 1);
