@@ -241,7 +241,10 @@ impl Reader<'_> {
                     look.closed.extend(tasks.iter().map(|task| (task.pid, why.clone())));
                 }
                 Err(why) => {
-                    look.unread.namespace((id, &owner), &tasks, (self.proc, &look.roster), &why);
+                    // A pod that has nothing to do with the volume can make any look late.
+                    let is_awaited = self.comes_again && (owner == Party::Root || is_first(&owner));
+                    let known = (self.proc, &look.roster);
+                    look.unread.namespace((id, &owner, is_awaited), &tasks, known, &why);
                 }
             }
         }
@@ -332,7 +335,9 @@ impl Reader<'_> {
                 Some(Found::Unread { namespace, why }) => {
                     left.remove(namespace);
                     let (id, why) = (NamespaceId(*namespace), Why::Failed(why.clone()));
-                    look.unread.namespace((id, owner), &[], (self.proc, &look.roster), &why);
+                    let is_awaited = self.comes_again && *owner == Party::Root;
+                    let known = (self.proc, &look.roster);
+                    look.unread.namespace((id, owner, is_awaited), &[], known, &why);
                 }
                 Some(Found::Table { namespace: Some(id), .. }) => {
                     left.remove(id);
@@ -385,7 +390,7 @@ impl Reader<'_> {
                     Err(why @ Why::Skipped) => look.unread.uninhabited(1, Some(&[]), &why),
                     Err(why) => {
                         let known = (self.proc, &look.roster);
-                        look.unread.namespace((*id, &Party::Users), &[], known, &why);
+                        look.unread.namespace((*id, &Party::Users, false), &[], known, &why);
                     }
                 }
             }

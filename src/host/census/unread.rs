@@ -76,10 +76,10 @@ impl Unread {
         }
     }
 
-    /// A namespace of this owner, where these processes live.
+    /// A namespace of this owner, where these processes live; `is_awaited` is whether a later look is worth its time.
     pub(super) fn namespace(
         &mut self,
-        (id, owner): (NamespaceId, &Party),
+        (id, owner, is_awaited): (NamespaceId, &Party, bool),
         tasks: &[Task],
         (proc, roster): (&Proc, &Roster),
         why: &Why,
@@ -95,8 +95,7 @@ impl Unread {
             way_out =
                 Some(format!("kill {}", first.pid)).filter(|_| !matches!(why, Why::Failed(_)));
         }
-        let is_late = matches!(why, Why::Late) && self.comes_again;
-        if is_shortage(owner, why) || is_late && owner.class() != Class::Users {
+        if is_shortage(owner, why) || matches!(why, Why::Late) && is_awaited {
             return self.later(what, why);
         }
         let owners: BTreeSet<Party> = tasks.iter().map(|task| roster.party(task.pid)).collect();
