@@ -338,6 +338,28 @@ fn an_attach_that_was_refused_leaves_no_name_and_no_count() {
     }
 }
 
+/// The one that loses may write its count over the winner's while the attach is under way.
+#[test]
+fn the_winner_of_a_race_has_its_own_count() {
+    for other in ["1 another", "7 another"] {
+        let scene = Scene::of_immediate();
+        let server = scene.server("node-a");
+        let path = format!("/servers/{server}/os-volume_attachments");
+        scene.cloud.fault(Fault::on("POST", &path).delay(Duration::from_secs(1)));
+        let winner = spawn(scene.node.command(scene.attach("node-a")));
+        while note(&scene.cloud, &scene.volume, ASKED).is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let key = TENURE.to_owned();
+        scene.cloud.world().volume_mut("data").metadata.insert(key, other.into());
+        let answer = Answer::finish(winner.0, winner.1);
+        assert_eq!(answer.json["status"], "Success", "{}", answer.text);
+        let count = note(&scene.cloud, &scene.volume, TENURE).unwrap();
+        let before: u32 = other.split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(count, format!("{} {server}", before + 1));
+    }
+}
+
 /// Whoever of two asks last, the count that stays is the winner's.
 #[test]
 fn the_loser_of_a_race_leaves_the_winners_count() {

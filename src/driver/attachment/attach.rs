@@ -167,6 +167,7 @@ impl Attaching<'_> {
                 // A detach that ended while this attach began may have taken the name.
                 self.requests.record_pair(volume, &state)?;
                 if attempt.is_noted {
+                    self.requests.record_tenure(volume, &state, server)?;
                     self.requests.end_request(volume);
                 }
                 if let Some(answers) = self.answers {

@@ -7,6 +7,7 @@ use crate::cloud::{Cloud, CloudVolume, Note, Tenure};
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::operation::Volume;
 use crate::host::clock::{Deadline, seconds};
+use crate::model::cloud::attachment_state::VolumePhase;
 use crate::model::cloud::request::{AttachRequest, Work};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeName};
@@ -67,7 +68,7 @@ impl OpenRequests<'_> {
         request.open_for(now, work, silence).map(open)
     }
 
-    /// The same for requests of this server alone.
+    /// The request of this server, if it may still come true.
     pub(in crate::driver) fn open_request_of(
         &self,
         state: &CloudVolume,
@@ -103,10 +104,7 @@ impl OpenRequests<'_> {
         if !self.cloud.capabilities().keeps_marks {
             return self.record_pair(volume, state);
         }
-        let last = state.tenure.as_ref();
-        let is_new = last.is_none_or(|last| last.server != *server);
-        let count = last.map_or(1, |last| last.count.saturating_add(1));
-        let tenure = is_new.then(|| Tenure { server: server.clone(), count });
+        let tenure = next_tenure(state, server);
         let request = AttachRequest { server: server.clone(), at: self.cloud_time() };
         // The name is written each time: a detach that ends in this moment may take it away.
         let mut notes = vec![Note::Request(Some(&request))];
@@ -115,8 +113,25 @@ impl OpenRequests<'_> {
         self.note_if_allowed(volume, state, &notes)
     }
 
-    /// The request was refused: its note ends, and the name and the count go back to what they were before it. A server
-    /// that got the volume meanwhile keeps the name, and its count.
+    /// Another attach that was refused meanwhile may have written its own count over the one of the server that has the
+    /// volume now: without it, a heal would not know that the volume was elsewhere.
+    pub(in crate::driver) fn record_tenure(
+        &self,
+        volume: &Volume,
+        state: &CloudVolume,
+        server: &ServerId,
+    ) -> Result<()> {
+        match next_tenure(state, server) {
+            Some(tenure) if self.cloud.capabilities().keeps_marks => {
+                self.note_if_allowed(volume, state, &[Note::Tenure(Some(&tenure))])
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The request was refused: its note ends, and the name and the count go back to what they were before it, if the
+    /// volume is free. A server that got the volume meanwhile keeps the name, and its count. As long as it is not known
+    /// which one gets it, both stay.
     pub(in crate::driver) fn undo_request(
         &self,
         volume: &Volume,
@@ -141,13 +156,14 @@ impl OpenRequests<'_> {
         if now.requested.as_ref().is_some_and(is_own) {
             notes.push(Note::Request(None));
         }
+        let is_free = winner.is_none() && now.status.phase == VolumePhase::Available;
         let mine = now.tenure.as_ref().filter(|tenure| tenure.server == *server);
         let of_winner =
             winner.zip(mine).map(|(server, mine)| Tenure { server: server.clone(), ..*mine });
-        if mine.is_some() && now.tenure != before.tenure {
+        if mine.is_some() && now.tenure != before.tenure && (is_free || of_winner.is_some()) {
             notes.push(Note::Tenure(of_winner.as_ref().or(before.tenure.as_ref())));
         }
-        if winner.is_none() && now.recorded_name != before.recorded_name {
+        if is_free && now.recorded_name != before.recorded_name {
             notes.push(Note::Name(before.recorded_name.as_ref()));
         }
         if notes.is_empty() { Ok(()) } else { self.cloud.note(&now.id, &notes, self.deadline) }
@@ -214,6 +230,13 @@ impl OpenRequests<'_> {
             other => other,
         }
     }
+}
+
+/// The count of a server that is about to have the volume; nothing if it had it last.
+fn next_tenure(state: &CloudVolume, server: &ServerId) -> Option<Tenure> {
+    let last = state.tenure.as_ref();
+    let count = last.map_or(1, |last| last.count.saturating_add(1));
+    last.is_none_or(|last| last.server != *server).then(|| Tenure { server: server.clone(), count })
 }
 
 /// Whether a detach, which is told the name alone, finds the volume though nothing more is noted: by its
