@@ -97,8 +97,8 @@ pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
     watchdog::call(&channel, &subject, do_it, given_up)
 }
 
-/// Where no timer comes, a call starts what it would do: for a volume that kubelet has forgotten no call comes. kubelet
-/// waits for the end of the call, so it is a process of its own that is not waited for.
+/// Starts the timer's work where no timer runs: no call comes for a volume that kubelet has forgotten. The heal runs in
+/// the background, because kubelet waits until the call's process has ended.
 fn take_over_for_timer() {
     let Ok((config, _)) = load_config() else { return };
     let Paths { state_dir, run_dir, .. } = &config.paths;

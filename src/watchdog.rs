@@ -222,7 +222,7 @@ fn unanswered(worker: &Worker) -> Option<Error> {
     let seconds = SILENCE.as_secs();
     let error = Error::new(Kind::Timeout, format!("{whom} has not answered within {seconds} s"));
     Some(error.hint(
-        "nothing was changed; check the address of the cloud and the network of this machine",
+        "check the address of the cloud and the network of this machine, and repeat the command",
     ))
 }
 

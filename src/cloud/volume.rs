@@ -125,7 +125,7 @@ pub enum ServerState {
     Running,
     /// It certainly does not run: it writes to no disk.
     Stopped,
-    /// The same, and no host has it: an attach is only reserved, and a detach is done at once.
+    /// It does not run, and no host has it: an attach is only reserved, and a detach is done at once.
     Offloaded,
     /// Anything else.
     Other,

@@ -150,11 +150,14 @@ pub fn may_grow_mounted() -> bool {
     /// `CAP_SYS_RESOURCE`.
     const RIGHT: u64 = 1 << 24;
     let status = super::files::read_proc("/proc/self/status").unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    rights
-        .and_then(|rights| u64::from_str_radix(rights.trim(), 16).ok())
-        .is_none_or(|rights| rights & RIGHT != 0)
+    capabilities(&String::from_utf8_lossy(&status)).is_none_or(|rights| rights & RIGHT != 0)
+}
+
+/// The effective capabilities of a process, from its `status`.
+#[must_use]
+pub fn capabilities(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
 }
 
 /// Whether this process may mount.

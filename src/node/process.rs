@@ -1,6 +1,7 @@
 //! A process of the machine, by its folder in /proc: what the kernel says of it, what it was told, and how a path
 //! looks from where it lives.
 
+use crate::host::machine;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -42,7 +43,6 @@ pub fn is_roots(process: &Path) -> bool {
         let rest = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
         rest.unwrap_or_default().split_whitespace().collect::<Vec<_>>()
     };
-    let rights = words("CapEff").first().and_then(|word| u64::from_str_radix(word, 16).ok());
     words("Uid") == ["0"; 4]
         && match words("NSpid").len() {
             // Linux 4.1 is the first one that tells it.
@@ -50,7 +50,7 @@ pub fn is_roots(process: &Path) -> bool {
                 .is_some_and(|its| namespace(Path::new("/proc/self"), "pid") == Some(its)),
             count => count == 1,
         }
-        && rights.is_some_and(|rights| rights & MAY_MOUNT != 0)
+        && machine::capabilities(&status).is_some_and(|rights| rights & MAY_MOUNT != 0)
         && !is_lent(process)
 }
 

@@ -91,10 +91,14 @@ pub(super) fn release(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Resu
 /// Ends the processes of ordinary users that keep the volume in use.
 pub(super) fn end_users(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
     driver.ports.census.allow(PLAN);
-    let processes =
-        if dry_run { driver.users.users_with(id)? } else { driver.users.end_users(id)? };
+    let (processes, hidden) = if dry_run {
+        driver.users.users_with(id)?
+    } else {
+        let ended = driver.users.end_users(id)?;
+        let hidden = if ended.is_empty() { driver.users.users_with(id)?.1 } else { None };
+        (ended, hidden)
+    };
     if processes.is_empty() {
-        let hidden = driver.users.unexamined(id);
         let hidden = hidden.map(|one| told(&format!("cannot be examined, and may keep it: {one}")));
         let text = "no process of an ordinary user keeps it in use\n".to_owned();
         return Ok(text + &hidden.unwrap_or_default());

@@ -37,8 +37,9 @@ pub struct OrdinaryUsers<'a> {
 
 impl OrdinaryUsers<'_> {
     /// The processes of ordinary users, of no pod and of no container, that have files of the
-    /// volume, or keep a namespace of their making that has it.
-    pub fn users_with(&self, id: &VolumeId) -> Result<Vec<Process>> {
+    /// volume, or keep a namespace of their making that has it; and the first process that may keep it and could not be
+    /// examined, with what ends it.
+    pub fn users_with(&self, id: &VolumeId) -> Result<(Vec<Process>, Option<String>)> {
         let users = match self.census.device_users(&self.numbers.numbers_of(Some(id), &[])) {
             Answer::Told(users) => users,
             Answer::CannotTell(why) => {
@@ -58,20 +59,14 @@ impl OrdinaryUsers<'_> {
         let with_files = users.files.iter().map(|file| &file.process);
         let all = in_theirs.chain(with_files).filter(|one| one.ordinary_user().is_some());
         let by_id: BTreeMap<u32, &Process> = all.map(|process| (process.pid, process)).collect();
-        Ok(by_id.into_values().cloned().collect())
-    }
-
-    /// The first process that may keep the volume and could not be examined, with what ends it.
-    #[must_use]
-    pub fn unexamined(&self, id: &VolumeId) -> Option<String> {
-        let users = self.census.device_users(&self.numbers.numbers_of(Some(id), &[]));
-        let Answer::Told(users) = users else { return None };
-        users.untold.iter().find(|one| one.way_out.is_some()).map(ToString::to_string)
+        let unexamined = users.untold.iter().find(|one| one.way_out.is_some());
+        Ok((by_id.into_values().cloned().collect(), unexamined.map(ToString::to_string)))
     }
 
     /// The command that ends them, if there are any, for a refusal.
     pub(in crate::driver) fn way_out_of_users(&self, id: Option<&VolumeId>) -> String {
-        let has_any = |id: &&VolumeId| self.users_with(id).is_ok_and(|users| !users.is_empty());
+        let has_any =
+            |id: &&VolumeId| self.users_with(id).is_ok_and(|(users, _)| !users.is_empty());
         let id = id.filter(has_any);
         id.map(|id| way_to_end_users(Some(id))).unwrap_or_default()
     }
@@ -133,7 +128,7 @@ impl OrdinaryUsers<'_> {
             tracers.into_iter().filter(|one| one.ordinary_user().is_some()).collect();
         // It is looked for again and again, and a person waits for it.
         self.census.allow(PLAN);
-        found.extend(self.users_with(id)?);
+        found.extend(self.users_with(id)?.0);
         found.retain(|one| !ending.contains_key(&one.pid));
         Ok(found)
     }

@@ -56,7 +56,7 @@ impl LetGoVolumes<'_> {
         }
     }
 
-    /// The same for a call that asks to detach: as long as it is repeated, the timer need not.
+    /// Records a call that asks to detach: as long as it is repeated, the timer need not detach.
     pub(in crate::driver) fn note_detach(&self, id: &VolumeId) {
         /// The detach that follows the unmount needs no note.
         const SOON: Duration = Duration::from_secs(60);

@@ -21,7 +21,7 @@ const LAST_QUESTION: Duration = Duration::from_secs(1);
 pub(in crate::driver) enum Trust {
     /// The volumes' side's, which lists it.
     Listing,
-    /// The same, and what it does in this phase is the request of this call, which the servers' side took.
+    /// The volumes' side's; what it does in this phase is the request of this call, which the servers' side took.
     Own(VolumePhase),
     /// Not one without the other: the servers' side may have lost it.
     Both,

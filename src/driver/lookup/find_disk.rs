@@ -204,8 +204,8 @@ impl Disks<'_> {
         self.wait_while(volume, deadline, &mut Err)
     }
 
-    /// The same. Where the volume is attached nowhere, `may_come` is given the error, and answers after how long
-    /// the cloud is asked again if the volume may still be attached.
+    /// Waits for the disk also where the volume is attached nowhere, if `may_come` does not fail: it is given the
+    /// error, and answers after how long the cloud is asked again.
     pub(in crate::driver) fn wait_while(
         &self,
         volume: &Volume,

@@ -262,13 +262,10 @@ impl Staging<'_> {
         let mut found = self.grown_where_only_now(volume, disk, found, options)?;
         if found.wants_check && !disk.read_only && !options.untouched {
             if self.disks.is_free(disk)? {
-                self.disks.prove_again(&volume.id, disk)?;
-                self.file_systems.check(&volume.id, disk, found.kind, self.deadline)?;
-                self.disks.prove_again(&volume.id, disk)?;
-                // The check begins its counts anew.
-                if let Contents::FileSystem(now) = self.file_systems.look(disk, self.deadline)? {
-                    found = now;
-                }
+                let kind = found.kind;
+                let check = || self.file_systems.check(&volume.id, disk, kind, self.deadline);
+                // The check resets its counts.
+                found = self.changed_unmounted(volume, disk, check)?.unwrap_or(found);
             } else {
                 // A mounted file system is never checked: this mount joins the one that is there.
                 tracing::warn!(volume = %volume.id, disk = %disk.kernel_name, "the file system asks for a check, but is in use");
@@ -297,19 +294,32 @@ impl Staging<'_> {
         }
         let (from, to) = (found.size, disk.size);
         tracing::info!(volume = %volume.id, from, to, "growing the file system before its mount: this process lacks CAP_SYS_RESOURCE");
-        self.disks.prove_again(&volume.id, disk)?;
-        match self.file_systems.grow_unmounted(&volume.id, disk, self.deadline) {
+        let grow = || match self.file_systems.grow_unmounted(&volume.id, disk, self.deadline) {
             // The mount does not depend on it.
             Err(error) if error.kind == Kind::Host => {
                 tracing::warn!(volume = %volume.id, %error, "the file system was not grown");
+                Ok(())
             }
-            done => done?,
-        }
+            done => done,
+        };
+        let now = self.changed_unmounted(volume, disk, grow)?.filter(|now| now.uuid == found.uuid);
+        now.ok_or_else(|| not_ours(volume, disk, "another file system than before it was grown"))
+    }
+
+    /// Changes a disk that is free, which must be the volume's before and after that, and reads its file system again.
+    fn changed_unmounted(
+        &self,
+        volume: &Volume,
+        disk: &Device,
+        change: impl FnOnce() -> Result<()>,
+    ) -> Result<Option<FileSystem>> {
         self.disks.prove_again(&volume.id, disk)?;
-        match self.file_systems.look(disk, self.deadline)? {
-            Contents::FileSystem(now) if now.uuid == found.uuid => Ok(now),
-            _ => Err(not_ours(volume, disk, "another file system than before it was grown")),
-        }
+        change()?;
+        self.disks.prove_again(&volume.id, disk)?;
+        Ok(match self.file_systems.look(disk, self.deadline)? {
+            Contents::FileSystem(now) => Some(now),
+            _ => None,
+        })
     }
 
     /// What was written into the folder while nothing was mounted there will be out of sight.

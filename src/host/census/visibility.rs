@@ -2,6 +2,7 @@
 //! called absent.
 
 use super::proc::{Proc, number_of_link};
+use crate::host::machine;
 use crate::model::error::errno_text;
 use crate::model::mount::mountinfo::MountTable;
 use nix::fcntl::OFlag;
@@ -58,8 +59,6 @@ fn hiding_option(proc: &Proc, own: &MountTable) -> Option<String> {
 
 fn may_trace(proc: &Proc) -> bool {
     let status = proc.read("thread-self/status").unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = line.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    let effective = machine::capabilities(&String::from_utf8_lossy(&status));
     effective.is_some_and(|effective| effective & TRACE != 0)
 }

@@ -89,7 +89,7 @@ pub fn waits_for(what: &std::fmt::Arguments<'_>, at_most: Duration) -> Waiting {
     Waiting { _private: () }
 }
 
-/// A service was asked: a person who waits is told if none answers.
+/// Notes a request to a service: a call at a terminal ends if none of them answers.
 pub fn service_is_asked() {
     activity::board().service_is_asked();
 }

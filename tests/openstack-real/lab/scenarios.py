@@ -235,28 +235,27 @@ def not_freed(lab, pv, node, name='node-a'):
     check(lab.demo.attached_to(pv.volume) == [lab.servers[name]], 'it is still attached')
 
 
+def out_of_sight(lab, wrong, right):
+    """A configuration that shows neither server nor volume frees nothing."""
+    node, pv = lab.node('node-a', deadline=20), lab.pv()
+    check(node.attach(pv).is_success, 'attached')
+    node.configure(**wrong)
+    not_freed(lab, pv, node)
+    node.configure(**right)
+    answer = node.detach(pv)
+    check(answer.is_success, 'with the right configuration it is detached', answer)
+
+
 @scenario
 def other_project(lab):
     """credentials of another project: an attached volume is not called free"""
-    node, pv = lab.node('node-a', deadline=20), lab.pv()
-    check(node.attach(pv).is_success, 'attached')
-    node.configure(user='other')
-    not_freed(lab, pv, node)
-    node.configure(user='demo')
-    answer = node.detach(pv)
-    check(answer.is_success, 'with the right ones it is detached', answer)
+    out_of_sight(lab, {'user': 'other'}, {'user': 'demo'})
 
 
 @scenario
 def other_region(lab):
     """a region that knows neither server nor volume: an attached volume is not called free"""
-    node, pv = lab.node('node-a', deadline=20), lab.pv()
-    check(node.attach(pv).is_success, 'attached')
-    node.configure(region='Elsewhere')
-    not_freed(lab, pv, node)
-    node.configure(region='RegionOne')
-    answer = node.detach(pv)
-    check(answer.is_success, 'in the right one it is detached', answer)
+    out_of_sight(lab, {'region': 'Elsewhere'}, {'region': 'RegionOne'})
 
 
 @scenario
