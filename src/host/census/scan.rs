@@ -171,10 +171,10 @@ impl Scan {
         Self { start, proc, trusted, reader: None, left, share: ONE_OWNER, stalls, stuck, took }
     }
 
-    /// From here on there is this much time, half of it for what users made.
+    /// From here on there is this much time, a quarter of it for what users made.
     pub(super) fn allow(&mut self, time: Duration) {
-        self.left = Budget { system: time / 2, users: time / 2 };
-        self.share = time / 4;
+        self.left = Budget { system: time * 3 / 4, users: time / 4 };
+        self.share = time / 8;
         self.took.clear();
     }
 
@@ -692,6 +692,6 @@ mod tests {
         scan.give_back(rest);
         assert_eq!(scan.left.system, Duration::from_millis(19_900));
         scan.allow(Duration::from_secs(2));
-        assert_eq!(scan.left.system, Duration::from_secs(1));
+        assert_eq!(scan.left.system, Duration::from_millis(1500));
     }
 }

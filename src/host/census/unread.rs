@@ -92,8 +92,7 @@ impl Unread {
                 return self.later(format!("whose process {} is", tasks[0].pid), why);
             };
             what += &format!(" of process {first}");
-            way_out =
-                Some(format!("kill {}", first.pid)).filter(|_| !matches!(why, Why::Failed(_)));
+            way_out = end_of_process(first.pid, owner, why);
         }
         if is_shortage(owner, why) || matches!(why, Why::Late) && is_awaited {
             return self.later(what, why);
@@ -158,14 +157,20 @@ impl Unread {
             let ways = ways.into_iter().map(String::as_str).take(MOST_WAYS);
             let (what, kill) = match (&owner, why) {
                 (Party::User(user), Why::Skipped) if processes.len() > 1 => {
-                    (format!("{} processes of user {user}", processes.len()), end_of_all(*user))
+                    let what = format!("{} processes of user {user}", processes.len());
+                    (what, Some(end_of_all(*user)))
                 }
-                _ => (format!("process {first}{more}"), format!("kill {}", first.pid)),
+                _ => (format!("process {first}{more}"), end_of_process(first.pid, &owner, why)),
             };
             // A server may be one that others use too: so that comes last.
-            let ways: Vec<&str> = std::iter::once(kill.as_str()).chain(ways).collect();
-            let way_out = Some(ways.join(", or ")).filter(|_| !matches!(why, Why::Failed(_)));
-            let text = why.text();
+            let way_out = kill.map(|kill| {
+                let ways: Vec<&str> = std::iter::once(kill.as_str()).chain(ways).collect();
+                ways.join(", or ")
+            });
+            let text = match why {
+                Why::Late if owner == Party::Root => "timed out before it was read".to_owned(),
+                why => why.text(),
+            };
             let hides = processes.iter().any(|(pid, _)| !self.seen.contains(pid));
             let owners = if hides { BTreeSet::from([owner]) } else { BTreeSet::new() };
             self.untold.push(Untold { way_out, ..untold(what, text, &owners, hides && all_count) });
@@ -218,6 +223,17 @@ fn most_frequent(users: &[u32]) -> Option<u32> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(user, _)| user)
 }
 
+/// Ends a process that kept itself from being read. That the call had no time for the machine's own processes is not
+/// their doing, and the first process of a machine is not to be ended.
+fn end_of_process(pid: u32, owner: &Party, why: &Why) -> Option<String> {
+    let is_its_doing = match why {
+        Why::Failed(_) => false,
+        Why::Stalled => true,
+        Why::Late | Why::Skipped => owner.class() != Class::Root,
+    };
+    (is_its_doing && pid != 1).then(|| format!("kill {pid}"))
+}
+
 /// Ends what a user started in sessions. Containers may run as the same user: `pkill -u` would end them too.
 fn end_of_all(user: u32) -> String {
     format!("loginctl kill-user --signal=KILL {user}")
@@ -230,4 +246,25 @@ fn has_pods(proc: &Proc, roster: &Roster) -> bool {
     let is_kubelets = |name: String| name.starts_with("kubepods");
     trees.into_iter().any(|tree| files::names_in(&tree.target).into_iter().any(is_kubelets))
         || roster.has_pods()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_process_of_the_machine_is_to_be_ended_because_the_call_had_no_time() {
+        let kill = |pid: u32| Some(format!("kill {pid}"));
+        for (pid, owner, why, way_out) in [
+            (7, Party::User(1000), Why::Late, kill(7)),
+            (7, Party::User(1000), Why::Skipped, kill(7)),
+            (7, Party::Container("c".to_owned()), Why::Late, kill(7)),
+            (7, Party::Root, Why::Stalled, kill(7)),
+            (7, Party::Root, Why::Late, None),
+            (7, Party::Root, Why::Skipped, None),
+            (1, Party::Root, Why::Stalled, None),
+        ] {
+            assert_eq!(end_of_process(pid, &owner, &why), way_out, "{pid} {owner:?} {why:?}");
+        }
+    }
 }
