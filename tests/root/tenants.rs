@@ -345,7 +345,10 @@ impl SlowEnd {
         user.must(&Order::Open { path: volume.global().join("f") });
         // From here on the user's namespace alone has it, with what is not written yet.
         fs::write(slow.volume.global().join("g"), vec![b'x'; 1 << 20]).unwrap();
-        umount2(&slow.volume.global(), nix::mount::MntFlags::empty()).unwrap();
+        // Another test's look at the machine may hold it for a moment.
+        eventually("it is unmounted", || {
+            umount2(&slow.volume.global(), nix::mount::MntFlags::empty()).is_ok()
+        });
         slow.disk.hang();
         Self { slow, user, volume, node }
     }
