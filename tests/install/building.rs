@@ -312,10 +312,13 @@ fn an_image_is_made_without_a_daemon() {
 fn each_ring_of_the_tests_is_told_with_its_place() {
     let machine = Machine::new();
     let source = Source::new(&machine);
-    for (name, status, counts) in [("lib", 0, "2 passed; 0"), ("root", 1, "3 passed; 1")] {
-        let ring = format!("echo 'test result: x. {counts} failed; 0 ignored'; exit {status}");
-        source.tool(name, &ring);
-    }
+    source.tool("lib", "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'");
+    // The attacks on the machine come after the others.
+    let root = "case $* in\n\
+         '--skip untrusted::') echo 'test result: x. 3 passed; 1 failed; 0 ignored'; exit 1 ;;\n\
+         untrusted::) echo 'test result: attacks. 0 passed; 0 failed; 0 ignored' ;;\n\
+         esac";
+    source.tool("root", root);
     let tools = machine.base().join("tools");
     let tools = tools.display();
     source.cargo(&format!(
@@ -332,6 +335,8 @@ fn each_ring_of_the_tests_is_told_with_its_place() {
         rest = rest.split_once(place).unwrap_or_else(|| panic!("no {place}: {said}")).1;
     }
     assert!(rest.contains("5 passed, 1 failed, 0 skipped"), "{said}");
+    let (_, rest) = said.split_once("3 passed; 1 failed").unwrap();
+    assert!(rest.contains("attacks. 0 passed"), "{said}");
 }
 
 /// What tells that a build goes on ends with it, also where the build ends at once.
