@@ -58,7 +58,7 @@ use pod_processes::CgroupTrees;
 use proc::{Proc, Task};
 use question::{Filter, Found, Question};
 use roster::Roster;
-use scan::{Asked, Party, Scan, Start};
+use scan::{Asked, Scan, Start};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -376,12 +376,8 @@ impl Census for KernelCensus {
                         Found::ExtId(number, id) => Some((number, id)),
                         _ => None,
                     })),
-                    Err(question::Why::Failed(failure))
-                        if failure.is_lack() && one.owner == Party::Root =>
-                    {
-                        return Err(wrong(failure.into()));
-                    }
-                    Err(_) => {}
+                    Err(why) if !unread::is_shortage(&one.owner, &why) => {}
+                    Err(why) => return Err(wrong(std::io::Error::other(why.text()))),
                 }
             }
             Ok(ids)

@@ -5,7 +5,7 @@ use super::proc::{Proc, Task};
 use super::question::{Door, Excerpt, Filter, Found, Question, Why};
 use super::roster::{Roster, in_order};
 use super::scan::{Asked, Class, Party, Response, Scan};
-use super::unread::Unread;
+use super::unread::{Unread, is_shortage};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::ids::ConsumerId;
@@ -156,7 +156,8 @@ impl Reader<'_> {
                     }
                 }
                 Err(why)
-                    if *owner == Party::Root && (why.is_lack() || matches!(why, Why::Late)) =>
+                    if is_shortage(owner, &why)
+                        || *owner == Party::Root && matches!(why, Why::Late) =>
                 {
                     look.unread.later(format!("where process {pid} lives"), &why);
                 }
@@ -427,7 +428,7 @@ impl Reader<'_> {
                 _ => None,
             }));
             match told.result() {
-                Err(why) if why.is_lack() && *owner == Party::Root => {
+                Err(why) if is_shortage(owner, &why) => {
                     let what = "what keeps mount namespaces where no process lives";
                     look.unread.later(what.to_owned(), &why);
                 }

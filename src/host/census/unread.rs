@@ -193,7 +193,7 @@ fn untold(what: String, why: String, owners: &BTreeSet<Party>, all_count: bool) 
 
 /// Whether this process lacked something to read it. What a pod or user made can cause most such errors too, as a mount
 /// table does for which the kernel has no memory: then later looks fail alike.
-fn is_shortage(owner: &Party, why: &Why) -> bool {
+pub(super) fn is_shortage(owner: &Party, why: &Why) -> bool {
     let Why::Failed(failure) = why else { return false };
     failure.is(Errno::EMFILE)
         || failure.is(Errno::EINTR)

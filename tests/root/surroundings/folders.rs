@@ -50,11 +50,11 @@ impl Place {
     }
 }
 
-fn configuration(node: &Node, fault: Fault) -> String {
+fn configuration(node: &Node, fault: Fault, deadline: u64) -> String {
     let page = Place::Metrics.folder(node).join("disk.prom");
     let limits =
         ["attach", "detach", "mountdevice", "unmountdevice", "mount", "unmount", "expandfs"]
-            .map(|call| format!("{call} = {DEADLINE}\n"))
+            .map(|call| format!("{call} = {deadline}\n"))
             .concat();
     let limits =
         if fault == Fault::Hanging { format!("[deadline]\n{limits}") } else { String::new() };
@@ -84,7 +84,7 @@ fn two_lives(fault: Fault, places: &[Place]) {
         if *place != Place::Metrics {
             std::fs::create_dir_all(Place::Metrics.folder(&node)).unwrap();
         }
-        node.configure(&configuration(&node, fault));
+        node.configure(&configuration(&node, fault, DEADLINE));
         let volume = Volume::create(&node, "ext4", "64M");
         for life in 0..2 {
             for step in LIFE {
@@ -158,13 +158,15 @@ fn two_lives_with_a_page_of_metrics_that_hangs() {
 }
 
 fn incident(fault: Fault, places: &[Place]) {
+    /// A heal gets a part of the deadline for pods, and other tests keep the machine busy.
+    const TIME_TO_HEAL: u64 = 10;
     for place in places {
         let node = Node::new();
         let mut trouble = Trouble::ready(&node, &place.folder(&node), fault);
         if *place != Place::Metrics {
             std::fs::create_dir_all(Place::Metrics.folder(&node)).unwrap();
         }
-        let configuration = configuration(&node, fault);
+        let configuration = configuration(&node, fault, TIME_TO_HEAL);
         let Scene { node, volume, pod, mut container } =
             scene().on(&node).configured(&configuration).start();
         let is_needed = place.is_needed_in_the_incident();
