@@ -315,8 +315,8 @@ fn each_ring_of_the_tests_is_told_with_its_place() {
     source.tool("lib", "echo 'test result: ok. 2 passed; 0 failed; 0 ignored'");
     // The attacks on the machine come after the others.
     let root = "case $* in\n\
-         '--skip untrusted::') echo 'test result: x. 3 passed; 1 failed; 0 ignored'; exit 1 ;;\n\
-         untrusted::) echo 'test result: attacks. 0 passed; 0 failed; 0 ignored' ;;\n\
+         '--skip untrusted:: '*) echo 'test result: x. 3 passed; 1 failed; 0 ignored'; exit 1 ;;\n\
+         *) echo 'test result: attacks. 0 passed; 0 failed; 0 ignored' ;;\n\
          esac";
     source.tool("root", root);
     let tools = machine.base().join("tools");

@@ -216,7 +216,8 @@ fn what_each_hundred_of_mounts_changes_is_written_down_before_it() {
     let first = steps.iter().position(|step| step.contains("heal.namespace")).unwrap();
     let last = steps.iter().rposition(|step| step.contains("heal.intended")).unwrap();
     assert!(last > first, "{steps:?}");
-    assert_eq!(volume.record()["switching"], serde_json::Value::Null);
+    let is_whole = volume.record()["switching"].is_null();
+    assert!(is_whole, "the heal did not come to its end: {}", node.log());
     tenant.die();
     all_go_on(&volume, &mut running, "more than a hundred");
     take_down(&volume, running);
