@@ -351,7 +351,12 @@ fn the_winner_of_a_race_has_its_own_count() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let key = TENURE.to_owned();
-        scene.cloud.world().volume_mut("data").metadata.insert(key, other.into());
+        {
+            let mut world = scene.cloud.world();
+            let volume = world.volume_mut("data");
+            volume.metadata.insert(key.clone(), other.into());
+            volume.doubled.insert(key);
+        }
         let answer = Answer::finish(winner.0, winner.1);
         assert_eq!(answer.json["status"], "Success", "{}", answer.text);
         let count = note(&scene.cloud, &scene.volume, TENURE).unwrap();
@@ -378,7 +383,9 @@ fn the_loser_of_a_race_leaves_the_winners_count() {
         {
             let mut world = scene.cloud.world();
             world.attached("data", winner);
-            world.volume_mut("data").metadata.remove(ASKED);
+            let volume = world.volume_mut("data");
+            volume.metadata.remove(ASKED);
+            volume.doubled.insert(TENURE.to_owned());
         }
         let answer = Answer::finish(late.0, late.1);
         assert_eq!(answer.json["status"], "Failure", "{}", answer.text);

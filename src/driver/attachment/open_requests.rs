@@ -114,7 +114,8 @@ impl OpenRequests<'_> {
     }
 
     /// Another attach that was refused meanwhile may have written its own count over the one of the server that has the
-    /// volume now: without it, a heal would not know that the volume was elsewhere.
+    /// volume now: without it, a heal would not know that the volume was elsewhere. When two requests add a key at the same
+    /// moment, Cinder keeps both values, shows one, and updates the other; only a deletion removes both.
     pub(in crate::driver) fn record_tenure(
         &self,
         volume: &Volume,
@@ -123,6 +124,7 @@ impl OpenRequests<'_> {
     ) -> Result<()> {
         match next_tenure(state, server) {
             Some(tenure) if self.cloud.capabilities().keeps_marks => {
+                self.note_if_allowed(volume, state, &[Note::Tenure(None)])?;
                 self.note_if_allowed(volume, state, &[Note::Tenure(Some(&tenure))])
             }
             _ => Ok(()),
@@ -161,7 +163,9 @@ impl OpenRequests<'_> {
         let of_winner =
             winner.zip(mine).map(|(server, mine)| Tenure { server: server.clone(), ..*mine });
         if mine.is_some() && now.tenure != before.tenure && (is_free || of_winner.is_some()) {
-            notes.push(Note::Tenure(of_winner.as_ref().or(before.tenure.as_ref())));
+            self.cloud.note(&now.id, &[Note::Tenure(None)], self.deadline)?;
+            let tenure = of_winner.as_ref().or(before.tenure.as_ref());
+            notes.extend(tenure.map(|tenure| Note::Tenure(Some(tenure))));
         }
         if is_free && now.recorded_name != before.recorded_name {
             notes.push(Note::Name(before.recorded_name.as_ref()));

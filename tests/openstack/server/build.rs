@@ -7,6 +7,7 @@ use super::ids;
 use super::storage::{Attachment, Volume};
 use super::world::{Delays, World};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 /// Adding what a cloud has; ids and names serve alike.
 impl World {
@@ -115,6 +116,7 @@ impl World {
             source: None,
             image: Map::new(),
             metadata: Map::<String, Value>::new(),
+            doubled: BTreeSet::new(),
             attachments: Vec::new(),
             created: now,
             updated: now,

@@ -26,7 +26,11 @@ impl World {
         let body = asked.request.json().unwrap_or_default();
         match (method, words) {
             ("GET", []) => {}
-            ("POST", []) => volume.metadata.extend(texts(&body, "metadata")?),
+            ("POST", []) => {
+                let mut given = texts(&body, "metadata")?;
+                given.retain(|key, _| !volume.doubled.contains(key));
+                volume.metadata.extend(given);
+            }
             ("PUT", []) => volume.metadata = texts(&body, "metadata")?,
             ("GET", [key]) => return Ok(Reply::ok(json!({"meta": {*key: item(volume, key)?}}))),
             ("PUT", [key]) => {
@@ -40,6 +44,7 @@ impl World {
             ("DELETE", [key]) => {
                 item(volume, key)?;
                 volume.metadata.remove(*key);
+                volume.doubled.remove(*key);
                 return Ok(Reply::empty(200));
             }
             _ => return Err(Refusal::missing("The resource could not be found.")),

@@ -9,6 +9,7 @@ pub mod volumes;
 
 use super::ids;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 /// Cinder's view.
 #[derive(Debug, Default)]
@@ -43,6 +44,9 @@ pub struct Volume {
     /// What Cinder remembers of the image it was made from; shown only where there is something.
     pub image: Map<String, Value>,
     pub metadata: Map<String, Value>,
+    /// Keys that two requests added at the same moment. Cinder then has two values: it shows one and updates the other, and
+    /// only deleting the key removes both.
+    pub doubled: BTreeSet<String>,
     pub attachments: Vec<Attachment>,
     /// Seconds since 1970.
     pub created: i64,
