@@ -190,6 +190,7 @@ fn cloud<'a>(
                 Ok(access) => {
                     let node = OwnNode {
                         name: this_node.clone(),
+                        is_name_certain: config.node.name.is_some(),
                         server: config.node.server_id.clone(),
                         others: config.node.servers.clone(),
                     };

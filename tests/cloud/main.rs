@@ -31,6 +31,7 @@ mod two_servers;
 mod attach;
 mod canaries;
 mod current_kubelet;
+mod detached;
 mod disagreement;
 mod doubt;
 mod endless;

@@ -44,6 +44,9 @@ pub(super) enum Source {
 pub(super) const SOURCES: [Source; 4] =
     [Source::Dmi, Source::ConfigDrive, Source::CloudInit, Source::Metadata];
 
+/// Those that need no network, and that prove it whatever the server's name is.
+pub(super) const LOCAL_SOURCES: [Source; 2] = [Source::Dmi, Source::ConfigDrive];
+
 impl Source {
     /// Whether the machine is the server that it shows, and that the cloud knows by this name.
     /// cloud-init's note also lies in an image that was made of another machine's disk, and that machine
@@ -127,7 +130,7 @@ fn metadata(access: &Access) -> Option<Vec<u8>> {
 
 /// Whether a server of this name may be the node: node names are often the server's, with a domain
 /// or in small letters.
-fn is_name_of(server: &str, node: &NodeName) -> bool {
+pub(super) fn is_name_of(server: &str, node: &NodeName) -> bool {
     let bare = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
     !server.is_empty() && bare(server) == bare(node.as_str())
 }

@@ -367,7 +367,7 @@ impl Attaching<'_> {
     }
 
     fn ask_whether_attached(&self, volume: &Volume, node: &NodeName) -> Result<bool> {
-        let ask = |server: Option<&ServerId>| self.is_attached_to(volume, server);
+        let ask = |server: Option<&ServerId>| self.is_attached_to(volume, node, server);
         self.attachments.at_server_of(
             node,
             Asking::Shared,
@@ -376,11 +376,18 @@ impl Attaching<'_> {
         )
     }
 
-    fn is_attached_to(&self, volume: &Volume, server: Option<&ServerId>) -> Result<bool> {
+    fn is_attached_to(
+        &self,
+        volume: &Volume,
+        node: &NodeName,
+        server: Option<&ServerId>,
+    ) -> Result<bool> {
         let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else {
             return self.attachments.prove_missing(volume.id.as_str(), server).map(|()| false);
         };
-        let Some(server) = server else { return Ok(false) };
+        let Some(server) = server else {
+            return self.requests.prove_not_attached(&state, node, None).map(|()| false);
+        };
         let is_attached = match self.attachments.attachment_state(&state, server, Trust::Listing)? {
             AttachmentState::Attached
             | AttachmentState::AttachedBusy
@@ -408,6 +415,8 @@ impl Attaching<'_> {
         } else if let Some(open) = self.requests.open_request_of(&state, server) {
             // A "no" would make the orchestrator give the volume to another node.
             return Err(open.into_error(&state));
+        } else {
+            self.requests.prove_not_attached(&state, node, Some(server))?;
         }
         Ok(is_attached)
     }

@@ -1,7 +1,7 @@
 //! Detach a volume from a server.
 
 use crate::cloud::{Cloud, CloudVolume, Note, ServerState, Trouble};
-use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
+use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests, recorded};
 use crate::driver::attachment::takeover::Takeovers;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::refusal::Refusals;
@@ -78,7 +78,13 @@ impl Detaching<'_> {
                 self.detach_volume(&state.id.clone(), name, Some(state), (node, server), force)
             }
             None => {
-                self.attachments.prove_missing(name.as_str(), server).map(|()| Outcome::Already)
+                self.attachments.prove_missing(name.as_str(), server)?;
+                // Only the server's volumes were searched for one that the cloud itself calls so.
+                let called = self.cloud.called(name, self.deadline)?;
+                for volume in called.iter().filter(|volume| volume.recorded_name.is_none()) {
+                    self.requests.prove_not_attached(volume, node, server)?;
+                }
+                Ok(Outcome::Already)
             }
         };
         self.attachments.at_server_of(node, Asking::Anew, is_not_done, detach)
@@ -229,6 +235,7 @@ impl Detaching<'_> {
                 {
                     let open = self.requests.open_request_of(&state, server);
                     if tries > 0 || open.is_none() {
+                        self.requests.prove_not_attached(&state, node, Some(server))?;
                         let attached_to = state.attachments.first().map(|one| one.server.as_str());
                         tracing::info!(volume = %id, %server, attached_to, "not attached there");
                         return Ok((Outcome::Already, Some(state)));
@@ -358,8 +365,8 @@ impl Detaching<'_> {
         }
     }
 
-    /// The cloud has no server for the node: then nothing can be attached to it, unless a server
-    /// that is listed with the volume does not exist either.
+    /// The cloud knows no server by the node's name: it was deleted, or it has another name there. The
+    /// attachments of servers that do not exist end by the policy for them.
     fn server_is_gone(
         &self,
         state: &CloudVolume,
@@ -372,8 +379,9 @@ impl Detaching<'_> {
                 self.takeovers.end_attachment_of_gone_server(state, attachment)?;
             }
         }
-        tracing::info!(volume = %state.id, %node, "the node's server does not exist");
         let state = self.cloud.volume(&state.id, self.deadline)?.unwrap_or_else(|| state.clone());
+        self.requests.prove_not_attached(&state, node, None)?;
+        tracing::info!(volume = %state.id, %node, "the node's server does not exist");
         self.forget_everywhere(&state.id, Some(&state), (None, Outcome::Already), name)?;
         Ok(Outcome::Already)
     }
@@ -426,8 +434,7 @@ impl Detaching<'_> {
         state: &CloudVolume,
         known: Option<&ServerId>,
     ) -> Result<bool> {
-        let recorded = [state.tenure.as_ref().map(|last| &last.server), state.mounted_on.as_ref()];
-        let recorded: BTreeSet<_> = recorded.into_iter().flatten().collect();
+        let recorded: BTreeSet<_> = recorded(state).collect();
         for server in recorded.into_iter().filter(|server| Some(*server) != known) {
             if self.cloud.mapping(&state.id, server, self.deadline)? == Mapping::Mapped {
                 tracing::warn!(volume = %state.id, %server, "this server still maps the volume: its name stays");
