@@ -106,6 +106,11 @@ pub trait Cloud {
         Ok(server.is_some_and(|server| server != attached))
     }
 
+    /// Whether this machine itself shows that it is this server, whatever name the node has. No request is made.
+    fn is_this_machine(&self, _server: &ServerId) -> bool {
+        false
+    }
+
     /// Every volume that is attached to the server.
     fn attached_to(&self, server: &ServerId, deadline: Deadline) -> Result<Vec<CloudVolume>>;
 

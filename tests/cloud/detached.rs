@@ -21,7 +21,7 @@ fn attached_to_master() -> Scene {
     scene
 }
 
-/// Detach by the name of the PersistentVolume, by the id, and by the id alone; and the question.
+/// Detach by the name of the volume, by the id, and by the id alone; and the question.
 #[track_caller]
 fn is_in_doubt(scene: &Scene, node: &crate::support::Node) {
     let by_id = ["detach".to_owned(), scene.volume.clone(), MASTER.to_owned()];

@@ -45,6 +45,7 @@ mod limits;
 mod login;
 mod looking;
 mod marks;
+mod node_names;
 mod places;
 mod requests;
 mod static_build;

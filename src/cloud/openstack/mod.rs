@@ -198,16 +198,6 @@ impl OpenStack {
         self.server_named(&self.node.name, deadline)
     }
 
-    /// Whether this machine is that server: as written down, as found before, or by what the hypervisor shows.
-    /// Neither the cloud nor the network is asked.
-    fn is_this_machine(&self, server: &ServerId) -> bool {
-        self.node.server.as_ref() == Some(server)
-            || self.own.kept().is_some_and(|(kept, _)| kept == *server)
-            || whoami::LOCAL_SOURCES
-                .iter()
-                .any(|source| source.candidates(self.services.access()).contains(server))
-    }
-
     fn server_named(&self, node: &NodeName, deadline: Deadline) -> Result<Option<ServerId>> {
         if let Some(written) = self.node.others.get(node) {
             return self.existing(written, deadline);
@@ -294,6 +284,18 @@ impl Cloud for OpenStack {
             self.own_server(deadline)
         } else {
             self.server_named(node, deadline)
+        }
+    }
+
+    /// As written down, as found before, or by what the hypervisor shows.
+    fn is_this_machine(&self, server: &ServerId) -> bool {
+        if self.node.server.as_ref() == Some(server) {
+            return true;
+        }
+        let shown = |source: &whoami::Source| source.candidates(self.services.access());
+        match self.own.kept() {
+            Some((kept, _)) => kept == *server,
+            None => whoami::LOCAL_SOURCES.iter().any(|source| shown(source).contains(server)),
         }
     }
 
