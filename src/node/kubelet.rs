@@ -339,6 +339,15 @@ impl ConfiguredKubelet<'_> {
             Some(kubelet) => vec![kubelet],
             None => self.all(),
         };
+        // Its directory is where it is for this process, unless it is another machine's, in a container of this one.
+        let is_elsewhere = |kubelet: &&Kubelet| {
+            let place = |path: PathBuf| files::place(&path);
+            let own = process::folder(&self.proc, kubelet.pid).join("root");
+            let own = seen_below(&own, &kubelet.root_dir, place);
+            own.is_ok_and(|own| files::place(&kubelet.root_dir).ok() != Some(own))
+        };
+        let all: Vec<_> =
+            all.iter().filter(|one| Some(one.pid) == its_own || !is_elsewhere(one)).collect();
         let mut names = all.iter().map(|kubelet| node_name(&self.proc, kubelet));
         let first = names.next()??;
         names.all(|other| other.is_some_and(|other| other.0 == first.0)).then_some(first)
@@ -633,6 +642,13 @@ mod tests {
             write("k/pki/kubelet-client-current.pem", broken);
             assert_eq!(kubelet(&[]), None, "{broken}");
         }
+        // Its directory is seen, and is not ours: it is the kubelet of a machine in a container.
+        process(proc, 9, &["kubelet", "--root-dir=/k", "--hostname-override=other"]);
+        let here = ConfiguredKubelet { proc: proc.to_path_buf(), root: None };
+        assert_eq!(here.node_name(None), None);
+        assert!(here.node_name(Some(9)).is_some(), "it makes the call");
+        fs::rename(folder.join("root/k"), folder.join("root/elsewhere")).unwrap();
+        assert!(here.node_name(None).is_some(), "nothing is known of its directory");
     }
 
     /// Its name and its words are what a tenant chose for a process of his.
