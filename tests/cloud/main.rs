@@ -46,6 +46,7 @@ mod login;
 mod looking;
 mod marks;
 mod node_names;
+mod node_servers;
 mod places;
 mod requests;
 mod static_build;

@@ -23,6 +23,7 @@ pub(crate) mod words;
 
 use self::http::Http;
 pub use self::sources::access;
+pub use self::whoami::ids_in_firmware;
 
 use self::limiter::Limiter;
 use self::nova::MappingAnswer;

@@ -62,7 +62,7 @@ impl Source {
     pub(super) fn candidates(self, access: &Access) -> Vec<ServerId> {
         let read = |path: &str| files::read_text(path).unwrap_or_default();
         match self {
-            Source::Dmi => from_dmi(&read(DMI)),
+            Source::Dmi => ids_in_firmware(&read(DMI)),
             // With the EC2 source it is no UUID, and then no help.
             Source::CloudInit => ids([read(CLOUD_INIT).trim().to_lowercase()]),
             Source::ConfigDrive => from_letter(config_drive()),
@@ -76,7 +76,9 @@ fn ids(texts: impl IntoIterator<Item = String>) -> Vec<ServerId> {
     uuids.filter_map(|text| ServerId::parse(&text).ok()).collect()
 }
 
-fn from_dmi(text: &str) -> Vec<ServerId> {
+/// The ids that a text of the firmware may mean.
+#[must_use]
+pub fn ids_in_firmware(text: &str) -> Vec<ServerId> {
     // Kernels before 4.15 show capitals, and firmware and kernel do not always agree on the byte
     // order of the first three fields.
     let text = text.trim().to_lowercase();
@@ -204,12 +206,12 @@ mod tests {
 
     #[test]
     fn both_byte_orders_and_small_letters_are_tried() {
-        let found = from_dmi("00112233-4455-6677-8899-AABBCCDDEEFF\n");
+        let found = ids_in_firmware("00112233-4455-6677-8899-AABBCCDDEEFF\n");
         assert_eq!(
             texts(&found),
             ["00112233-4455-6677-8899-aabbccddeeff", "33221100-5544-7766-8899-aabbccddeeff"]
         );
-        assert!(from_dmi("").is_empty() && from_dmi("Not Settable").is_empty());
+        assert!(ids_in_firmware("").is_empty() && ids_in_firmware("Not Settable").is_empty());
     }
 
     #[test]
