@@ -39,6 +39,30 @@ fn the_name_that_kubelet_has_is_this_machines() {
     }
 }
 
+/// kubelet attaches to its own node; a controller to any.
+#[test]
+fn what_kubelet_attaches_to_another_server_than_this_machine_is_refused() {
+    let scene = Scene::of_immediate();
+    let kubelet = scene.node.base().join("kubelet");
+    std::os::unix::fs::symlink("/bin/sh", &kubelet).unwrap();
+    let asked = scene.node.command(scene.attach("node-b"));
+    let mut by_kubelet = std::process::Command::new(kubelet);
+    by_kubelet.args(["-c", "\"$@\"; exit $?", "kubelet"]).arg(asked.get_program());
+    by_kubelet.args(asked.get_args());
+    for (name, value) in asked.get_envs() {
+        match value {
+            Some(value) => by_kubelet.env(name, value),
+            None => by_kubelet.env_remove(name),
+        };
+    }
+    let answer = crate::support::Answer::of(by_kubelet);
+    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    let message = answer.json["message"].as_str().unwrap();
+    assert!(message.contains("set node.name = \"node-b\""), "{message}");
+    assert!(scene.attached_to().is_empty());
+    scene.node.must(scene.attach("node-b"));
+}
+
 #[test]
 fn a_wait_for_a_disk_at_another_server_names_the_key() {
     let scene = Scene::of_immediate();
