@@ -18,7 +18,7 @@ use crate::host::{at_hand, machine, worker};
 use crate::model::cloud::attachment_state::Sharing;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::Faces;
-use crate::model::ids::ConsumerId;
+use crate::model::ids::{ConsumerId, NodeName};
 use crate::model::mount::layout::{PublishTarget, StagePlace, StageTarget};
 use crate::model::record::VolumeRecord;
 use crate::model::report::metrics::Sample;
@@ -292,10 +292,29 @@ fn dispatch(call: &Call, setting: &Setting<'_>, sample: &mut Sample) -> Result<(
     done
 }
 
+/// kubelet attaches to its own node only. Where it calls that by another name than we do, and the names stand for two
+/// servers, the disk would come to another machine than the one that waits for it.
+fn must_be_kubelets_own(driver: &Driver<'_>, node: &NodeName) -> Result<()> {
+    let this_node = driver.ports.this_node;
+    if node == this_node || machine::parent_name() != "kubelet" {
+        return Ok(());
+    }
+    let server = |node| driver.ports.cloud.server(node, driver.ports.deadline);
+    match (server(node)?, server(this_node)?) {
+        (Some(theirs), Some(own)) if theirs != own => Err(Error::refused(format!(
+            "refusing to attach: kubelet calls this node {node}, which is server {theirs} in the cloud, and this \
+             machine is {this_node}, server {own}"
+        ))
+        .hint(format!("set node.name = \"{node}\" in the configuration, and node.server_id if {own} is wrong"))),
+        _ => Ok(()),
+    }
+}
+
 fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, Outcome)> {
     let plain = |outcome: Outcome| (Reply::success(), outcome);
     match call {
         Call::Attach { options, node } => {
+            must_be_kubelets_own(driver, node)?;
             let (link, outcome) =
                 driver.attaching.attach(&volume(options), node, options.sharing)?;
             Ok((Reply::device(&link), outcome))

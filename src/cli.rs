@@ -93,6 +93,8 @@ Words:
   uninstall [--plugin-dir DIR] [--dry-run] [--purge]
   status, explain, history, holders, doctor, report: as without `node`, but of the machine whose
             root is mounted here: for `kubectl exec` into a pod of the DaemonSet
+  servers   [FILE]: makes [node.servers] from `kubectl get nodes -o json` on stdin or in the file, by
+            providerID, else by systemUUID, and checks each against the cloud
 
 --config FILE is tried, and installed for root alone; --cloud-config FILE: one that names this
 cloud.conf. --replace-config: in place of another one that is there, which is kept.

@@ -21,7 +21,7 @@ use crate::host::processes::KernelProcesses;
 use crate::host::records::Records;
 use crate::host::remount::KernelRemounts;
 use crate::host::shared_answers::Answers;
-use crate::host::worker::late;
+use crate::host::worker::{self, late};
 use crate::host::{Devices, machine};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::{Face, Faces};
@@ -113,9 +113,9 @@ fn with_driver_that_counts<T>(
     work: impl FnOnce(&Driver<'_>) -> Result<T>,
 ) -> Result<T> {
     let config = setting.config;
-    let this_node = this_node(config)?;
+    let (this_node, is_certain) = node_named(config)?;
     let devices = SysfsDevices::default().allowing(&config.disks.transports);
-    let cloud = cloud(setting, &this_node, &devices)?;
+    let cloud = cloud(setting, (&this_node, is_certain), &devices)?;
     let ports = Ports {
         cloud: cloud.as_ref(),
         devices: &devices,
@@ -135,10 +135,7 @@ fn with_driver_that_counts<T>(
         heal: config.heal.mode,
         shield: &config.shield,
         after: &config.heal.after,
-        kubelets: &ConfiguredKubelet {
-            proc: failpoints::folder("INCLOUD_DISK_PROC", "/proc"),
-            root: config.paths.kubelet_root.as_deref(),
-        },
+        kubelets: &configured_kubelet(config),
         processes: &KernelProcesses,
         scratch: &config.paths.run_dir.join("scratch"),
         guard: &config.guard,
@@ -159,17 +156,32 @@ fn scope_of(setting: &Setting<'_>) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// This machine's node name: as configured, else the host's.
+/// The name that Kubernetes has for this machine: as configured, else as its kubelet says, else the host's.
 pub fn this_node(config: &Config) -> Result<NodeName> {
-    match &config.node.name {
-        Some(name) => Ok(name.clone()),
-        None => machine::node_name(),
+    node_named(config).map(|(name, _)| name)
+}
+
+/// The same, and whether it is more than the host's name.
+fn node_named(config: &Config) -> Result<(NodeName, bool)> {
+    if let Some(name) = &config.node.name {
+        return Ok((name.clone(), true));
+    }
+    match configured_kubelet(config).node_name(u32::try_from(worker::caller().as_raw()).ok()) {
+        Some((name, _)) => Ok((name, true)),
+        None => machine::node_name().map(|name| (name, false)),
+    }
+}
+
+fn configured_kubelet(config: &Config) -> ConfiguredKubelet<'_> {
+    ConfiguredKubelet {
+        proc: failpoints::folder("INCLOUD_DISK_PROC", "/proc"),
+        root: config.paths.kubelet_root.as_deref(),
     }
 }
 
 fn cloud<'a>(
     setting: &Setting<'_>,
-    this_node: &NodeName,
+    (this_node, is_certain): (&NodeName, bool),
     devices: &'a dyn Devices,
 ) -> Result<Box<dyn Cloud + 'a>> {
     let Setting { config, origin, trouble, region, .. } = *setting;
@@ -190,6 +202,7 @@ fn cloud<'a>(
                 Ok(access) => {
                     let node = OwnNode {
                         name: this_node.clone(),
+                        is_name_certain: is_certain,
                         server: config.node.server_id.clone(),
                         others: config.node.servers.clone(),
                     };

@@ -95,6 +95,22 @@ pub trait Cloud {
     /// The server behind a node's name; `None` only when it certainly does not exist.
     fn server(&self, node: &NodeName, deadline: Deadline) -> Result<Option<ServerId>>;
 
+    /// Whether a server that has a volume certainly belongs to another node than this one, whose name
+    /// stands for `server`. By default whatever a name stands for is right.
+    fn belongs_to_another_node(
+        &self,
+        attached: &ServerId,
+        (_node, server): (&NodeName, Option<&ServerId>),
+        _deadline: Deadline,
+    ) -> Result<bool> {
+        Ok(server.is_some_and(|server| server != attached))
+    }
+
+    /// Whether this machine itself shows that it is this server, whatever name the node has. No request is made.
+    fn is_this_machine(&self, _server: &ServerId) -> bool {
+        false
+    }
+
     /// Every volume that is attached to the server.
     fn attached_to(&self, server: &ServerId, deadline: Deadline) -> Result<Vec<CloudVolume>>;
 
@@ -131,6 +147,11 @@ pub trait Cloud {
 
     /// Every volume that has this name noted.
     fn recorded_as(&self, _name: &VolumeName, _deadline: Deadline) -> Result<Vec<CloudVolume>> {
+        Ok(Vec::new())
+    }
+
+    /// Every volume that people gave this name in the cloud. By default names there say nothing.
+    fn called(&self, _name: &VolumeName, _deadline: Deadline) -> Result<Vec<CloudVolume>> {
         Ok(Vec::new())
     }
 

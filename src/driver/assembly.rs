@@ -132,7 +132,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
     } = ports;
     let is_remote = cloud.capabilities().is_remote;
     let (answers, pace) = (is_remote.then_some(answers), is_remote.then_some(pace));
-    let attachments = Attachments { cloud, answers, pace, deadline };
+    let attachments = Attachments { cloud, answers, pace, deadline, this_node };
     let locking = Locking { cloud, devices, locks, operation, deadline };
     let disks =
         Disks { cloud, devices, mounts, records, this_node, deadline, attachments: &attachments };
@@ -454,7 +454,6 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         cloud,
         devices,
         answers,
-        this_node,
         deadline,
         attachments: &attachments,
         locking: &locking,

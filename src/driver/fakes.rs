@@ -33,8 +33,8 @@ pub(super) fn with_disks<T>(
     deadline: Deadline,
     work: impl FnOnce(&Disks<'_>) -> T,
 ) -> T {
-    let attachments = &Attachments { cloud, answers: None, pace: None, deadline };
     let this_node = &NodeName::parse("here").unwrap();
+    let attachments = &Attachments { cloud, answers: None, pace: None, deadline, this_node };
     let mounts = &FakeMounts::default();
     work(&Disks { cloud, devices, mounts, records, this_node, deadline, attachments })
 }

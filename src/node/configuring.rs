@@ -5,8 +5,9 @@ use super::brought::{BroughtFile, BroughtFiles};
 use super::console::{NodeResult, Stop, lines};
 use super::site::Site;
 use super::{durable, kubelet};
-use crate::host::files;
+use crate::host::{files, machine};
 use crate::model::cloud::access::Written;
+use crate::model::ids::NodeName;
 use crate::model::report::redaction::Redaction;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -67,12 +68,24 @@ pub fn plan(site: &Site, brought: &BroughtFiles) -> NodeResult<ConfigurationPlan
     } else {
         (template(site, named), "a configuration to be filled in".to_owned())
     };
+    let is_agreed = site.options.consent.replace_config;
+    let name = name_of_kubelets_node(site).or_else(|| {
+        // kubelet may just not be running: what an earlier installation wrote stays.
+        match keys(there.as_ref().filter(|_| !is_agreed)?)?.get("node.name")? {
+            toml::Value::String(name) => NodeName::parse(name).ok(),
+            _ => None,
+        }
+    });
+    let text = with_node_name(name.as_ref(), text);
     if let Some(brought) = &brought.credentials {
         must_name(&text, &origin, &brought.path)?;
     }
     let is_same = there.as_ref().is_some_and(|there| differences(there, &text).is_empty());
     let replaces = there.is_some() && !is_same;
-    if let Some(there) = there.filter(|_| replaces && !site.options.consent.replace_config) {
+    let is_other = |there: &String| {
+        !differences(&with_node_name(name.as_ref(), there.clone()), &text).is_empty()
+    };
+    if let Some(there) = there.filter(|there| replaces && !is_agreed && is_other(there)) {
         return Err(Stop::new(format!(
             "refused, nothing was changed: {} is there, and {origin} says something else (values are not shown):{}\n\
              --replace-config takes the new one; the old one is kept as {}",
@@ -208,6 +221,40 @@ fn template(site: &Site, cloud_conf: Option<&Path>) -> String {
     TEMPLATE.lines().map(|text| line(text) + "\n").collect()
 }
 
+/// The name that Kubernetes has for this node, where that is not the host's.
+fn name_of_kubelets_node(site: &Site) -> Option<NodeName> {
+    // The kubelet that is seen while an image is made is not the image's.
+    if !site.is_this_machine() && site.proc == Path::new("/proc") {
+        return None;
+    }
+    let root = site.options.kubelet_root.as_deref();
+    let kubelet = kubelet::ConfiguredKubelet { proc: site.proc.clone(), root };
+    let (name, _) = kubelet.node_name(None)?;
+    let is_hosts = machine::node_name().is_ok_and(|host| host == name);
+    (!is_hosts).then_some(name)
+}
+
+/// The configuration with this name as `node.name`, unless it has one: a call need not search for it, and the
+/// controller-manager's container does not see kubelet.
+fn with_node_name(name: Option<&NodeName>, text: String) -> String {
+    let Some(name) = name.filter(|_| keys(&text).is_some_and(|all| !all.contains_key("node.name")))
+    else {
+        return text;
+    };
+    let line = format!("name = \"{name}\"");
+    let is_table = |line: &str| line.split('#').next().is_some_and(|line| line.trim() == "[node]");
+    let named = match text.lines().position(is_table) {
+        Some(at) => {
+            let mut lines: Vec<_> = text.lines().collect();
+            lines.insert(at + 1, &line);
+            lines.join("\n") + "\n"
+        }
+        None => format!("node.{line}\n{text}"),
+    };
+    // A table may be written in other ways: then calls go on to ask kubelet.
+    if keys(&named).is_some() { named } else { text }
+}
+
 /// Which keys two configurations have another value for; values may be secrets.
 fn differences(one: &str, other: &str) -> Vec<String> {
     if one == other {
@@ -268,7 +315,7 @@ pub fn write(site: &Site, plan: &ConfigurationPlan) -> NodeResult {
         let names: Vec<_> = keys.keys().map(String::as_str).collect();
         site.console.say(&format!("it would set: {}", names.join(", ")));
     }
-    if !plan.is_named && site.options.cloud.is_none() {
+    if !plan.is_named && !plan.replaces && site.options.cloud.is_none() {
         site.console.warn(&format!("no cloud is chosen yet: set cloud.kind in {shown}"));
     }
     Ok(())

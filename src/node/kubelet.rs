@@ -7,6 +7,7 @@ use super::process::{self, arguments, as_it_sees, flag_of, is_roots, seen_below}
 use crate::host::clock::Deadline;
 use crate::host::{Kubelets, clock, files, machine, tool};
 use crate::model::error::errno_text;
+use crate::model::ids::NodeName;
 use crate::model::kubelet::{Attacher, RunningKubelet};
 use crate::model::yaml;
 use serde::Deserialize;
@@ -92,6 +93,107 @@ impl Kubelet {
             _ => None,
         }
     }
+}
+
+/// What says which name Kubernetes has for a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeNameSource {
+    /// kubelet's command line.
+    Flag,
+    /// The certificate, or the kubeconfig, by which kubelet logs in.
+    Certificate,
+}
+
+impl fmt::Display for NodeNameSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flag => "its flag --hostname-override",
+            Self::Certificate => "the certificate of its node",
+        })
+    }
+}
+
+/// What of a kubeconfig says who its user is.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Kubeconfig {
+    users: Vec<KubeconfigUser>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct KubeconfigUser {
+    name: String,
+    user: ClientCertificate,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct ClientCertificate {
+    client_certificate: Option<PathBuf>,
+    client_certificate_data: Option<String>,
+}
+
+/// The name that Kubernetes has for a kubelet's node, as far as it is not the host's.
+#[must_use]
+pub fn node_name(proc: &Path, kubelet: &Kubelet) -> Option<(NodeName, NodeNameSource)> {
+    let process = process::folder(proc, kubelet.pid);
+    let arguments = arguments(&process);
+    let flag = |name: &str| flag_of(&arguments, name).filter(|value| !value.is_empty());
+    if let Some(name) = flag("hostname-override") {
+        let name = NodeName::parse(&name.trim().to_lowercase()).ok()?;
+        return Some((name, NodeNameSource::Flag));
+    }
+    let read = |path: &Path| as_it_sees(&process, path, files::read_text).ok();
+    let place = flag("kubeconfig").map(PathBuf::from).unwrap_or_default();
+    let kubeconfig: Kubeconfig =
+        read(&place).and_then(|text| yaml::read(&text).ok()).unwrap_or_default();
+    let of_user = |user: &KubeconfigUser| {
+        let ClientCertificate { client_certificate, client_certificate_data } = &user.user;
+        let data = || String::from_utf8(base64_of(client_certificate_data.as_ref()?)).ok();
+        let file = || read(&place.parent()?.join(client_certificate.as_ref()?));
+        node_user(&user.name).or_else(|| node_of(&data()?)).or_else(|| node_of(&file()?))
+    };
+    let usual = || {
+        let folder = flag("cert-dir").map_or_else(|| kubelet.root_dir.join("pki"), PathBuf::from);
+        node_of(&read(&folder.join("kubelet-client-current.pem"))?)
+    };
+    let found = kubeconfig.users.iter().find_map(of_user).or_else(usual)?;
+    Some((found, NodeNameSource::Certificate))
+}
+
+/// What the user that a node logs in as begins with.
+const NODE_USER: &str = "system:node:";
+
+fn node_user(user: &str) -> Option<NodeName> {
+    NodeName::parse(user.strip_prefix(NODE_USER)?).ok()
+}
+
+/// The node that a certificate is of. Its common name is the one text in it that begins so; the byte before a text is
+/// its length.
+fn node_of(pem: &str) -> Option<NodeName> {
+    let (_, rest) = pem.split_once("-----BEGIN CERTIFICATE-----")?;
+    let bytes = base64_of(rest.split_once("-----END")?.0);
+    let start = bytes.windows(NODE_USER.len()).position(|part| part == NODE_USER.as_bytes())?;
+    let length = usize::from(*bytes.get(start.checked_sub(1)?)?);
+    node_user(std::str::from_utf8(bytes.get(start..start + length)?).ok()?)
+}
+
+/// The bytes that base64 stands for, up to the first sign that is none of it.
+fn base64_of(text: &str) -> Vec<u8> {
+    const SIGNS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digits = text.bytes().filter(|byte| !byte.is_ascii_whitespace());
+    let digits = digits.map_while(|byte| SIGNS.iter().position(|sign| *sign == byte));
+    let (mut bytes, mut held, mut bits) = (Vec::new(), 0, 0);
+    for digit in digits {
+        (held, bits) = (held << 6 | digit, bits + 6);
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((held >> bits & 0xff).to_le_bytes()[0]);
+            held &= (1 << bits) - 1;
+        }
+    }
+    bytes
 }
 
 /// The keys of kubelet's configuration file that matter here.
@@ -227,14 +329,44 @@ pub struct ConfiguredKubelet<'a> {
     pub root: Option<&'a Path>,
 }
 
-impl Kubelets for ConfiguredKubelet<'_> {
-    fn running_kubelet(&self) -> Option<RunningKubelet> {
+impl ConfiguredKubelet<'_> {
+    /// The name that Kubernetes has for this node; nothing if kubelet goes by the host's name, none is running, or
+    /// several disagree. The one that called this driver is known without a look at all processes.
+    #[must_use]
+    pub fn node_name(&self, caller: Option<u32>) -> Option<(NodeName, NodeNameSource)> {
+        let its_own = caller.filter(|pid| is_kubelet(&process::folder(&self.proc, *pid)));
+        let all = match its_own.and_then(|pid| look(&self.proc, pid)) {
+            Some(kubelet) => vec![kubelet],
+            None => self.all(),
+        };
+        // Its directory is where it is for this process, unless it is another machine's, in a container of this one.
+        let is_elsewhere = |kubelet: &&Kubelet| {
+            let place = |path: PathBuf| files::place(&path);
+            let own = process::folder(&self.proc, kubelet.pid).join("root");
+            let own = seen_below(&own, &kubelet.root_dir, place);
+            own.is_ok_and(|own| files::place(&kubelet.root_dir).ok() != Some(own))
+        };
+        let all: Vec<_> =
+            all.iter().filter(|one| Some(one.pid) == its_own || !is_elsewhere(one)).collect();
+        let mut names = all.iter().map(|kubelet| node_name(&self.proc, kubelet));
+        let first = names.next()??;
+        names.all(|other| other.is_some_and(|other| other.0 == first.0)).then_some(first)
+    }
+
+    fn all(&self) -> Vec<Kubelet> {
         let mut all = running(&self.proc);
         all.retain(|kubelet| self.root.is_none_or(|root| kubelet.root_dir == root));
         // A kubelet in a container has mounts of its own: it counts where none shares ours.
         if all.iter().any(|kubelet| kubelet.shares_our_mounts == Some(true)) {
             all.retain(|kubelet| kubelet.shares_our_mounts == Some(true));
         }
+        all
+    }
+}
+
+impl Kubelets for ConfiguredKubelet<'_> {
+    fn running_kubelet(&self) -> Option<RunningKubelet> {
+        let all = self.all();
         let (first, others) = all.split_first()?;
         let is_other =
             |one: &&Kubelet| (&one.root_dir, &one.attacher) != (&first.root_dir, &first.attacher);
@@ -449,6 +581,74 @@ mod tests {
         let all = running(proc);
         assert_eq!(all.iter().map(|one| one.pid).collect::<Vec<_>>(), [8, 9]);
         assert_eq!(all[0].plugin_dir, Path::new("/b"));
+    }
+
+    #[test]
+    fn a_nodes_name_is_kubelets_by_flag_and_then_by_certificate() {
+        // Made by `openssl req -x509 -subj /O=system:nodes/CN=system:node:master2`.
+        const PEM: &str = "-----BEGIN CERTIFICATE-----\n\
+            MIIBwjCCAWegAwIBAgIUSAJRSP38J9C1nX1en2oUE4jKBSYwCgYIKoZIzj0EAwIw\n\
+            NTEVMBMGA1UECgwMc3lzdGVtOm5vZGVzMRwwGgYDVQQDDBNzeXN0ZW06bm9kZTpt\n\
+            YXN0ZXIyMCAXDTI2MTEyOTE4NDQ1NloYDzIxMjYxMTA1MTg0NDU2WjA1MRUwEwYD\n\
+            VQQKDAxzeXN0ZW06bm9kZXMxHDAaBgNVBAMME3N5c3RlbTpub2RlOm1hc3RlcjIw\n\
+            WTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATff+fo+CVU7CYZqC/7sTp9gcst/a0Z\n\
+            QQcIqt3Uh0xAOrbKQ1ztuOP3rduhrfUASeytKuIbPPVwG+Zw5Z/MNuybo1MwUTAd\n\
+            BgNVHQ4EFgQUoKSdc4PKOdRKD0pY2gs4R5DQsM8wHwYDVR0jBBgwFoAUoKSdc4PK\n\
+            OdRKD0pY2gs4R5DQsM8wDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNJADBG\n\
+            AiEA7WMbkCUY21tH/W68QjTo89nhmpMH7K+f170VGDqoDBsCIQDJkK3MQWBTDd6H\n\
+            j2cUTCFcIcrL2Ic6oArhnSdUz284eQ==\n\
+            -----END CERTIFICATE-----";
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        let kubelet = |more: &[&str]| {
+            let words = [&["kubelet", "--root-dir=/k"], more].concat();
+            process(proc, 9, &words);
+            node_name(proc, &only(proc)).map(|(name, source)| (name.to_string(), source))
+        };
+        let folder = process(proc, 9, &["kubelet"]);
+        let write = |path: &str, text: &str| {
+            let path = folder.join("root").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        assert_eq!(kubelet(&[]), None);
+        let found = |name: &str, source| Some((name.to_owned(), source));
+        write("k/pki/kubelet-client-current.pem", PEM);
+        let by_certificate = found("master2", NodeNameSource::Certificate);
+        assert_eq!(kubelet(&[]), by_certificate);
+        for flag in [&["--hostname-override=Other"][..], &["--hostname-override", "other"]] {
+            assert_eq!(kubelet(flag), found("other", NodeNameSource::Flag));
+        }
+        let logs_in = |user: &str| {
+            write("etc/kubelet.conf", &format!("kind: Config\nusers:\n- name: {user}\n"));
+            kubelet(&["--kubeconfig=/etc/kubelet.conf"])
+        };
+        write("etc/own.pem", PEM);
+        let data = crate::model::report::redaction::base64(PEM.as_bytes());
+        let of_user = |name: &str| found(name, NodeNameSource::Certificate);
+        assert_eq!(logs_in("system:node:worker-1"), of_user("worker-1"));
+        assert_eq!(logs_in("default-auth\n  user: {client-certificate: own.pem}"), by_certificate);
+        fs::remove_file(folder.join("root/k/pki/kubelet-client-current.pem")).unwrap();
+        let embedded = format!("a\n  user: {{client-certificate-data: {data}}}");
+        assert_eq!(logs_in(&embedded), by_certificate);
+        for broken in ["", "[", "default-auth\n  user: {client-certificate-data: c3lzdGVt}"] {
+            assert_eq!(logs_in(broken), None, "{broken}");
+        }
+        for broken in [
+            "",
+            "-----BEGIN CERTIFICATE-----",
+            "-----BEGIN CERTIFICATE-----c3lzdGVtOm5vZGU6\n-----END",
+        ] {
+            write("k/pki/kubelet-client-current.pem", broken);
+            assert_eq!(kubelet(&[]), None, "{broken}");
+        }
+        // Its directory is seen, and is not ours: it is the kubelet of a machine in a container.
+        process(proc, 9, &["kubelet", "--root-dir=/k", "--hostname-override=other"]);
+        let here = ConfiguredKubelet { proc: proc.to_path_buf(), root: None };
+        assert_eq!(here.node_name(None), None);
+        assert!(here.node_name(Some(9)).is_some(), "it makes the call");
+        fs::rename(folder.join("root/k"), folder.join("root/elsewhere")).unwrap();
+        assert!(here.node_name(None).is_some(), "nothing is known of its directory");
     }
 
     /// Its name and its words are what a tenant chose for a process of his.

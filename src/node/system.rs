@@ -5,7 +5,8 @@ use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::{files, tool};
 use crate::model::error::{Error, Result};
-use crate::node::kubelet::{self, Kubelet};
+use crate::model::ids::NodeName;
+use crate::node::kubelet::{self, Kubelet, NodeNameSource};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -52,6 +53,12 @@ impl System {
     #[must_use]
     pub fn kubelets(&self) -> Vec<Kubelet> {
         kubelet::running(&self.proc)
+    }
+
+    /// The name of a kubelet's node, and what says so, where it is not the host's name anyway.
+    #[must_use]
+    pub fn node_name_of(&self, kubelet: &Kubelet) -> Option<(NodeName, NodeNameSource)> {
+        kubelet::node_name(&self.proc, kubelet)
     }
 
     /// The version of a kubelet, where it can be asked.

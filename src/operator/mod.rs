@@ -13,6 +13,7 @@ mod kernel_story;
 pub mod local;
 mod naming;
 mod node;
+mod node_servers;
 mod on_node;
 mod release;
 mod report;
@@ -105,6 +106,9 @@ pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
     }
     let text = match verb {
         Verb::Look(verb) => return views::run(&verb, stage),
+        Verb::Node { words, .. } if words[0] == "servers" => {
+            return node_servers::run(&words[1..], stage);
+        }
         Verb::Node { root, every, words } => return node::run(root.as_deref(), every, &words),
         Verb::Local(verb) => local::run(verb, &app::load_config()?.0)?,
         Verb::Detach { volume, node, dry_run, .. } => {

@@ -119,6 +119,18 @@ impl Machine {
         assert_eq!(reply["device"], self.link());
     }
 
+    /// By another name of the node.
+    #[track_caller]
+    pub fn attach_as(&self, name: &str) {
+        self.twice(&["attach", &self.options(), name]);
+    }
+
+    /// By another name of the node.
+    #[track_caller]
+    pub fn detach_as_fails(&self, name: &str) -> String {
+        self.fails(&["detach", PV, name])
+    }
+
     /// As a caller that knows no name of the volume.
     #[track_caller]
     pub fn attach_without_a_name(&self) {

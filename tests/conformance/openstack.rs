@@ -37,7 +37,7 @@ impl Subject for Remote {
         let name = self.nodes()[0].clone();
         let own = self.server.world().server_id("node-a");
         let server = Some(ServerId::parse(&own).unwrap());
-        let node = OwnNode { name, server, others: BTreeMap::new() };
+        let node = OwnNode { name, is_name_certain: true, server, others: BTreeMap::new() };
         Box::new(OpenStack::new(self.access.clone(), self.run.path(), node, None))
     }
 

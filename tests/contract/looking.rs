@@ -544,6 +544,15 @@ fn the_doctor_finds_what_is_wrong_with_kubelet() {
     patient.kubelet(&["--volume-plugin-dir", &plugins, "--config=/nowhere.yaml"]);
     patient.shows("kubelet", "warning", "/nowhere.yaml");
     patient.shows("kubelet root", "error", "every mount is refused");
+    let own = patient.node.name.clone();
+    patient.kubelet(&["--volume-plugin-dir", &plugins, "--hostname-override=master2"]);
+    patient.shows(
+        "node name",
+        "error",
+        &format!("calls this node master2 (its flag --hostname-override), node.name is {own}"),
+    );
+    patient.kubelet(&["--volume-plugin-dir", &plugins, "--hostname-override", &own]);
+    patient.shows("node name", "ok", &own);
     let log = Path::new(&plugins).join("incloud~disk");
     patient.node.configure("");
     let text = fs::read_to_string(patient.node.config_path()).unwrap();

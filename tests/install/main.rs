@@ -22,6 +22,7 @@ mod drift;
 mod folders;
 mod kills;
 mod node;
+mod node_name;
 mod pages;
 mod predecessor;
 mod readiness;

@@ -66,6 +66,13 @@ impl Node {
         fs::write(process.join("stat"), stat).expect("its age");
     }
 
+    /// The kubelet of [`Self::has_kubelet`] has these words on its command line too.
+    pub fn kubelet_is_told(&self, words: &[&str]) {
+        let path = self.proc().join("9/cmdline");
+        let told = fs::read_to_string(&path).expect("its words");
+        fs::write(path, told + &words.join("\0") + "\0").expect("its words");
+    }
+
     /// kubelet ends.
     pub fn has_no_kubelet(&self) {
         let _ = fs::remove_dir_all(self.proc());

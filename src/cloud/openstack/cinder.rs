@@ -42,11 +42,31 @@ impl Services {
     ) -> Result<Vec<CinderVolume>> {
         let filter = json!({key: value}).to_string().replace('"', "'");
         let path = format!("/volumes/detail?metadata={}", query(&filter));
-        let all = self.pages(Service::Volume, &path, deadline, |body: VolumesBody| {
+        let is_ours = |v: &CinderVolume| v.metadata.get(key).is_some_and(|v| v == value);
+        self.volumes_where(&path, is_ours, deadline)
+    }
+
+    /// Volumes that people gave this name.
+    pub(super) fn volumes_called(
+        &self,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Vec<CinderVolume>> {
+        let path = format!("/volumes/detail?name={}", query(name));
+        self.volumes_where(&path, |volume| volume.name.as_deref() == Some(name), deadline)
+    }
+
+    /// A service that does not know the filter of the path would list every volume.
+    fn volumes_where(
+        &self,
+        path: &str,
+        is_meant: impl Fn(&CinderVolume) -> bool,
+        deadline: Deadline,
+    ) -> Result<Vec<CinderVolume>> {
+        let all = self.pages(Service::Volume, path, deadline, |body: VolumesBody| {
             (body.volumes, body.volumes_links)
         })?;
-        // A service that does not know the filter would list every volume.
-        let ours = all.into_iter().filter(|v| v.metadata.get(key).is_some_and(|v| v == value));
+        let ours = all.into_iter().filter(is_meant);
         ours.map(|volume| is_whole(&volume).map(|()| volume)).collect()
     }
 

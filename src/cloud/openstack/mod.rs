@@ -23,6 +23,7 @@ pub(crate) mod words;
 
 use self::http::Http;
 pub use self::sources::access;
+pub use self::whoami::ids_in_firmware;
 
 use self::limiter::Limiter;
 use self::nova::MappingAnswer;
@@ -70,6 +71,8 @@ pub struct OpenStack {
 pub struct OwnNode {
     /// Its name.
     pub name: NodeName,
+    /// Whether Kubernetes is known to call it so; the host's name may be no node's, or another's.
+    pub is_name_certain: bool,
     /// Its id in the cloud, if a person wrote it down.
     pub server: Option<ServerId>,
     /// Ids of other nodes that a person wrote down.
@@ -285,9 +288,55 @@ impl Cloud for OpenStack {
         }
     }
 
+    /// As written down, as found before, or by what the hypervisor shows.
+    fn is_this_machine(&self, server: &ServerId) -> bool {
+        if self.node.server.as_ref() == Some(server) {
+            return true;
+        }
+        let shown = |source: &whoami::Source| source.candidates(self.services.access());
+        match self.own.kept() {
+            Some((kept, _)) => kept == *server,
+            None => whoami::LOCAL_SOURCES.iter().any(|source| shown(source).contains(server)),
+        }
+    }
+
+    fn belongs_to_another_node(
+        &self,
+        attached: &ServerId,
+        (node, server): (&NodeName, Option<&ServerId>),
+        deadline: Deadline,
+    ) -> Result<bool> {
+        if is_uuid(node.as_str()) {
+            return Ok(node.as_str().to_lowercase() != attached.as_str());
+        }
+        let OwnNode { name, is_name_certain, others, .. } = &self.node;
+        let owners: Vec<_> =
+            others.iter().filter(|(_, id)| *id == attached).map(|(owner, _)| owner).collect();
+        let is_here = self.is_this_machine(attached);
+        if server == Some(attached) || owners.contains(&node) || is_here && node == name {
+            return Ok(false);
+        }
+        // The cloud itself knows a server by the node's name, or this machine is that node.
+        if server.is_some() && !others.contains_key(node) {
+            return Ok(true);
+        }
+        // Entries of node.servers may be wrong: the name that the cloud has for the server comes first.
+        let is_named_so = |deadline| -> Result<bool> {
+            let view = self.services.compute_server(attached.as_str(), deadline)?;
+            Ok(view.is_some_and(|view| whoami::is_name_of(&view.name, node)))
+        };
+        Ok((!owners.is_empty() || is_here && *is_name_certain) && !is_named_so(deadline)?)
+    }
+
     fn recorded_as(&self, name: &VolumeName, deadline: Deadline) -> Result<Vec<CloudVolume>> {
         let key = Note::Name(Some(name)).key();
         let ask = |deadline| self.services.volumes_with(&key, name.as_str(), deadline);
+        let found = self.anywhere(deadline, |found: &Vec<_>| !found.is_empty(), ask)?;
+        found.into_iter().map(|volume| self.view(volume)).collect()
+    }
+
+    fn called(&self, name: &VolumeName, deadline: Deadline) -> Result<Vec<CloudVolume>> {
+        let ask = |deadline| self.services.volumes_called(name.as_str(), deadline);
         let found = self.anywhere(deadline, |found: &Vec<_>| !found.is_empty(), ask)?;
         found.into_iter().map(|volume| self.view(volume)).collect()
     }

@@ -44,6 +44,9 @@ pub(super) enum Source {
 pub(super) const SOURCES: [Source; 4] =
     [Source::Dmi, Source::ConfigDrive, Source::CloudInit, Source::Metadata];
 
+/// Those that need no network, and that prove it whatever the server's name is.
+pub(super) const LOCAL_SOURCES: [Source; 2] = [Source::Dmi, Source::ConfigDrive];
+
 impl Source {
     /// Whether the machine is the server that it shows, and that the cloud knows by this name.
     /// cloud-init's note also lies in an image that was made of another machine's disk, and that machine
@@ -59,7 +62,7 @@ impl Source {
     pub(super) fn candidates(self, access: &Access) -> Vec<ServerId> {
         let read = |path: &str| files::read_text(path).unwrap_or_default();
         match self {
-            Source::Dmi => from_dmi(&read(DMI)),
+            Source::Dmi => ids_in_firmware(&read(DMI)),
             // With the EC2 source it is no UUID, and then no help.
             Source::CloudInit => ids([read(CLOUD_INIT).trim().to_lowercase()]),
             Source::ConfigDrive => from_letter(config_drive()),
@@ -73,7 +76,9 @@ fn ids(texts: impl IntoIterator<Item = String>) -> Vec<ServerId> {
     uuids.filter_map(|text| ServerId::parse(&text).ok()).collect()
 }
 
-fn from_dmi(text: &str) -> Vec<ServerId> {
+/// The ids that a text of the firmware may mean.
+#[must_use]
+pub fn ids_in_firmware(text: &str) -> Vec<ServerId> {
     // Kernels before 4.15 show capitals, and firmware and kernel do not always agree on the byte
     // order of the first three fields.
     let text = text.trim().to_lowercase();
@@ -127,7 +132,7 @@ fn metadata(access: &Access) -> Option<Vec<u8>> {
 
 /// Whether a server of this name may be the node: node names are often the server's, with a domain
 /// or in small letters.
-fn is_name_of(server: &str, node: &NodeName) -> bool {
+pub(super) fn is_name_of(server: &str, node: &NodeName) -> bool {
     let bare = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
     !server.is_empty() && bare(server) == bare(node.as_str())
 }
@@ -201,12 +206,12 @@ mod tests {
 
     #[test]
     fn both_byte_orders_and_small_letters_are_tried() {
-        let found = from_dmi("00112233-4455-6677-8899-AABBCCDDEEFF\n");
+        let found = ids_in_firmware("00112233-4455-6677-8899-AABBCCDDEEFF\n");
         assert_eq!(
             texts(&found),
             ["00112233-4455-6677-8899-aabbccddeeff", "33221100-5544-7766-8899-aabbccddeeff"]
         );
-        assert!(from_dmi("").is_empty() && from_dmi("Not Settable").is_empty());
+        assert!(ids_in_firmware("").is_empty() && ids_in_firmware("Not Settable").is_empty());
     }
 
     #[test]

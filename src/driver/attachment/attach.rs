@@ -55,7 +55,6 @@ pub struct Attaching<'a> {
     pub(in crate::driver) cloud: &'a dyn Cloud,
     pub(in crate::driver) devices: &'a dyn Devices,
     pub(in crate::driver) answers: Option<&'a Answers>,
-    pub(in crate::driver) this_node: &'a NodeName,
     pub(in crate::driver) deadline: Deadline,
     pub(in crate::driver) attachments: &'a Attachments<'a>,
     pub(in crate::driver) locking: &'a Locking<'a>,
@@ -91,13 +90,14 @@ impl Attaching<'_> {
             .hint("rename the PersistentVolume: its detach would reach the wrong volume"));
         }
         let lock = self.locking.lock_if_possible(&volume.id)?;
-        if lock.is_some() && node == self.this_node {
-            self.guard.wanted_again(&volume.id, &[TearDown::Detach]);
-            self.let_go_volumes.note_caller(&volume.id);
-        }
         let attach = |server: Option<&ServerId>| {
             let server = server.ok_or_else(|| no_server(node))?;
-            self.attach_to(volume, server, node, sharing)
+            let is_here = self.attachments.is_here(node, Some(server));
+            if lock.is_some() && is_here {
+                self.guard.wanted_again(&volume.id, &[TearDown::Detach]);
+                self.let_go_volumes.note_caller(&volume.id);
+            }
+            self.attach_to(volume, server, is_here, sharing)
         };
         let outcome = self.attachments.at_server_of(node, Asking::Anew, Result::is_err, attach)?;
         Ok((self.cloud.link(&volume.id), outcome))
@@ -107,12 +107,12 @@ impl Attaching<'_> {
         &self,
         volume: &Volume,
         server: &ServerId,
-        node: &NodeName,
+        is_here: bool,
         sharing: Sharing,
     ) -> Result<Outcome> {
         let state = self.attachments.existing(&volume.id)?;
         let (marks, is_shareable) = (Marks::of(&state, server), state.is_shareable);
-        let outcome = if is_settled(&state, server) && self.is_mapped(&state, server, node)? {
+        let outcome = if is_settled(&state, server) && self.is_mapped(&state, server, is_here)? {
             self.requests.record_pair(volume, &state)?;
             if has_note_of(&state, server) {
                 self.requests.end_request(volume);
@@ -123,7 +123,7 @@ impl Attaching<'_> {
             self.make_attached(volume, server, sharing, &state)?;
             Outcome::Done
         };
-        if node == self.this_node {
+        if is_here {
             self.sole_writer.remember_sharing(&volume.id, is_shareable);
             self.marks.forget_lost_mark(&volume.id, marks);
             self.healing.heal_when_it_shows(volume);
@@ -133,8 +133,8 @@ impl Attaching<'_> {
 
     /// Whether the servers' side knows of an attachment that the volume lists: it can lose it. Where the
     /// volume's disk is on this machine, it need not be asked.
-    fn is_mapped(&self, state: &CloudVolume, server: &ServerId, node: &NodeName) -> Result<bool> {
-        if node == self.this_node {
+    fn is_mapped(&self, state: &CloudVolume, server: &ServerId, is_here: bool) -> Result<bool> {
+        if is_here {
             let disks = self.devices.search(&self.cloud.identity(&state.id));
             if disks.is_ok_and(|disks| !disks.is_empty()) {
                 return Ok(true);
@@ -367,7 +367,7 @@ impl Attaching<'_> {
     }
 
     fn ask_whether_attached(&self, volume: &Volume, node: &NodeName) -> Result<bool> {
-        let ask = |server: Option<&ServerId>| self.is_attached_to(volume, server);
+        let ask = |server: Option<&ServerId>| self.is_attached_to(volume, node, server);
         self.attachments.at_server_of(
             node,
             Asking::Shared,
@@ -376,11 +376,18 @@ impl Attaching<'_> {
         )
     }
 
-    fn is_attached_to(&self, volume: &Volume, server: Option<&ServerId>) -> Result<bool> {
+    fn is_attached_to(
+        &self,
+        volume: &Volume,
+        node: &NodeName,
+        server: Option<&ServerId>,
+    ) -> Result<bool> {
         let Some(state) = self.cloud.volume(&volume.id, self.deadline)? else {
             return self.attachments.prove_missing(volume.id.as_str(), server).map(|()| false);
         };
-        let Some(server) = server else { return Ok(false) };
+        let Some(server) = server else {
+            return self.requests.prove_not_attached(&state, node, None).map(|()| false);
+        };
         let is_attached = match self.attachments.attachment_state(&state, server, Trust::Listing)? {
             AttachmentState::Attached
             | AttachmentState::AttachedBusy
@@ -408,6 +415,8 @@ impl Attaching<'_> {
         } else if let Some(open) = self.requests.open_request_of(&state, server) {
             // A "no" would make the orchestrator give the volume to another node.
             return Err(open.into_error(&state));
+        } else {
+            self.requests.prove_not_attached(&state, node, Some(server))?;
         }
         Ok(is_attached)
     }

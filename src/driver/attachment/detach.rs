@@ -1,7 +1,7 @@
 //! Detach a volume from a server.
 
 use crate::cloud::{Cloud, CloudVolume, Note, ServerState, Trouble};
-use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
+use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests, recorded};
 use crate::driver::attachment::takeover::Takeovers;
 use crate::driver::guard::let_go_volumes::LetGoVolumes;
 use crate::driver::guard::refusal::Refusals;
@@ -73,13 +73,18 @@ impl Detaching<'_> {
         force: Force,
     ) -> Result<Outcome> {
         let node = node.unwrap_or(self.this_node);
-        let detach = |server: Option<&ServerId>| match self.volumes.found_by_name(name, server)? {
-            Some(state) => {
-                self.detach_volume(&state.id.clone(), name, Some(state), (node, server), force)
+        let detach = |server: Option<&ServerId>| {
+            if let Some(state) = self.volumes.found_by_name(name, server)? {
+                let id = state.id.clone();
+                return self.detach_volume(&id, name, Some(state), (node, server), force);
             }
-            None => {
-                self.attachments.prove_missing(name.as_str(), server).map(|()| Outcome::Already)
+            self.attachments.prove_missing(name.as_str(), server)?;
+            // Only the server's volumes were searched for one that the cloud itself calls so.
+            let called = self.cloud.called(name, self.deadline)?;
+            for volume in called.iter().filter(|volume| volume.recorded_name.is_none()) {
+                self.requests.prove_not_attached(volume, node, server)?;
             }
+            Ok(Outcome::Already)
         };
         self.attachments.at_server_of(node, Asking::Anew, is_not_done, detach)
     }
@@ -111,7 +116,8 @@ impl Detaching<'_> {
             Force::No => self.locking.lock_if_possible(id)?,
             Force::Yes => self.locking.lock_or_go_on(id)?,
         };
-        if lock.is_some() && node == self.this_node {
+        let is_here = self.attachments.is_here(node, server);
+        if lock.is_some() && is_here {
             self.let_go_volumes.note_detach(id);
         }
         // An attachment that was seen before the lock was had is asked to end, or is found to have
@@ -128,7 +134,7 @@ impl Detaching<'_> {
             self.forget(id, name);
             return Ok(Outcome::Already);
         };
-        if force == Force::Yes && node == self.this_node && !self.is_a_pause(id, lock.as_ref())? {
+        if force == Force::Yes && is_here && !self.is_a_pause(id, lock.as_ref())? {
             // Its mounts die, as they would without a map: that is what the person was told.
             self.own_maps.end_wait(id)?;
         }
@@ -154,7 +160,7 @@ impl Detaching<'_> {
         let Some(server) = server else { return self.server_is_gone(&state, node, name) };
         let (outcome, state) = self.make_detached(state, server, node, force)?;
         self.attachments.forget_answers(id);
-        if node == self.this_node {
+        if self.attachments.is_here(node, Some(server)) {
             self.refusals.end_refusals(id, &[TearDown::Detach]);
         }
         self.forget_everywhere(id, state.as_ref(), (Some(server), outcome), name)?;
@@ -229,6 +235,7 @@ impl Detaching<'_> {
                 {
                     let open = self.requests.open_request_of(&state, server);
                     if tries > 0 || open.is_none() {
+                        self.requests.prove_not_attached(&state, node, Some(server))?;
                         let attached_to = state.attachments.first().map(|one| one.server.as_str());
                         tracing::info!(volume = %id, %server, attached_to, "not attached there");
                         return Ok((Outcome::Already, Some(state)));
@@ -310,7 +317,8 @@ impl Detaching<'_> {
     /// What this machine can see decides; where it sees nothing, or is another one, the mark that
     /// the server left.
     fn guard_detach(&self, state: &CloudVolume, server: &ServerId, node: &NodeName) -> Result<()> {
-        if node == self.this_node && self.may_leave(&state.id)? == UsersSeen::Yes {
+        let is_here = self.attachments.is_here(node, Some(server));
+        if is_here && self.may_leave(&state.id)? == UsersSeen::Yes {
             return Ok(());
         }
         self.marks.guard_by_mark(state, server)
@@ -358,8 +366,8 @@ impl Detaching<'_> {
         }
     }
 
-    /// The cloud has no server for the node: then nothing can be attached to it, unless a server
-    /// that is listed with the volume does not exist either.
+    /// The cloud knows no server by the node's name: it was deleted, or it has another name there. The
+    /// attachments of servers that do not exist end by the policy for them.
     fn server_is_gone(
         &self,
         state: &CloudVolume,
@@ -372,8 +380,9 @@ impl Detaching<'_> {
                 self.takeovers.end_attachment_of_gone_server(state, attachment)?;
             }
         }
-        tracing::info!(volume = %state.id, %node, "the node's server does not exist");
         let state = self.cloud.volume(&state.id, self.deadline)?.unwrap_or_else(|| state.clone());
+        self.requests.prove_not_attached(&state, node, None)?;
+        tracing::info!(volume = %state.id, %node, "the node's server does not exist");
         self.forget_everywhere(&state.id, Some(&state), (None, Outcome::Already), name)?;
         Ok(Outcome::Already)
     }
@@ -426,8 +435,7 @@ impl Detaching<'_> {
         state: &CloudVolume,
         known: Option<&ServerId>,
     ) -> Result<bool> {
-        let recorded = [state.tenure.as_ref().map(|last| &last.server), state.mounted_on.as_ref()];
-        let recorded: BTreeSet<_> = recorded.into_iter().flatten().collect();
+        let recorded: BTreeSet<_> = recorded(state).collect();
         for server in recorded.into_iter().filter(|server| Some(*server) != known) {
             if self.cloud.mapping(&state.id, server, self.deadline)? == Mapping::Mapped {
                 tracing::warn!(volume = %state.id, %server, "this server still maps the volume: its name stays");

@@ -7,10 +7,11 @@ use crate::cloud::{Cloud, CloudVolume, Note, Tenure};
 use crate::driver::lookup::find_volume::Volumes;
 use crate::driver::operation::Volume;
 use crate::host::clock::{Deadline, seconds};
-use crate::model::cloud::attachment_state::VolumePhase;
+use crate::model::cloud::attachment_state::{Mapping, VolumePhase};
 use crate::model::cloud::request::{AttachRequest, Work};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{ServerId, VolumeName};
+use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A request that may still come true.
@@ -66,6 +67,36 @@ impl OpenRequests<'_> {
             }
         };
         request.open_for(now, work, silence).map(open)
+    }
+
+    /// Fails unless every server that has the volume, or still may get it, is known to be another node's: the
+    /// name may stand for the wrong server, or for none although the node has one.
+    pub(in crate::driver) fn prove_not_attached(
+        &self,
+        state: &CloudVolume,
+        node: &NodeName,
+        server: Option<&ServerId>,
+    ) -> Result<()> {
+        let attached = state.attachments.iter().map(|one| &one.server);
+        let requested = state.requested.as_ref().map(|request| &request.server);
+        let all: BTreeSet<_> = attached.chain(requested).chain(recorded(state)).collect();
+        for other in all.into_iter().filter(|one| Some(*one) != server) {
+            if self.cloud.belongs_to_another_node(other, (node, server), self.deadline)? {
+                continue;
+            }
+            let has_it = match self.cloud.mapping(&state.id, other, self.deadline)? {
+                Mapping::Mapped => true,
+                Mapping::NoServer => false,
+                Mapping::NotMapped => {
+                    state.attachment_to(other).is_some()
+                        || self.open_request_of(state, other).is_some()
+                }
+            };
+            if has_it {
+                return Err(may_be_the_nodes(&state.id, other, node));
+            }
+        }
+        Ok(())
     }
 
     /// The request of this server, if it may still come true.
@@ -270,4 +301,22 @@ impl OpenRequest {
              server's host"
         ))
     }
+}
+
+/// The servers that had the volume last, by what is noted with it.
+pub(in crate::driver) fn recorded(state: &CloudVolume) -> impl Iterator<Item = &ServerId> {
+    [state.tenure.as_ref().map(|last| &last.server), state.mounted_on.as_ref()]
+        .into_iter()
+        .flatten()
+}
+
+fn may_be_the_nodes(id: &VolumeId, server: &ServerId, node: &NodeName) -> Error {
+    Error::refused(format!(
+        "cannot confirm that volume {id} is detached from node {node}: it is attached to server {server}, which \
+         may be that node"
+    ))
+    .hint(format!(
+        "add the server to [node.servers] in the configuration: \"{node}\" = \"{server}\", or the name of the \
+         other node that it is; on that server itself, set node.name to the node's Kubernetes name"
+    ))
 }

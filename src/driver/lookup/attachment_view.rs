@@ -42,9 +42,16 @@ pub(in crate::driver) struct Attachments<'a> {
     pub(in crate::driver) answers: Option<&'a Answers>,
     pub(in crate::driver) pace: Option<&'a Pace>,
     pub(in crate::driver) deadline: Deadline,
+    pub(in crate::driver) this_node: &'a NodeName,
 }
 
 impl Attachments<'_> {
+    /// Whether what is done at the node is done at this machine, by either name: the configuration may have its
+    /// server under another one.
+    pub(in crate::driver) fn is_here(&self, node: &NodeName, server: Option<&ServerId>) -> bool {
+        node == self.this_node || server.is_some_and(|server| self.cloud.is_this_machine(server))
+    }
+
     /// Does something at the node's server. Which server that is was mostly asked a moment ago: then
     /// it is asked anew only where the answer would be wrong if it was another one by now.
     pub(in crate::driver) fn at_server_of<T>(
@@ -254,7 +261,10 @@ impl Attachments<'_> {
 }
 
 pub(in crate::driver) fn no_server(node: &NodeName) -> Error {
-    Error::new(Kind::Missing, format!("the cloud knows no server for node {node}"))
+    Error::new(Kind::Missing, format!("the cloud knows no server for node {node}")).hint(format!(
+        "if its server has another name in the cloud, add it to [node.servers]: \"{node}\" = \"<id of the server>\"; \
+         if {node} is this machine, set node.name to that, and node.server_id if the machine does not show it"
+    ))
 }
 
 /// A change that the cloud refused more than once, or else `undone` after it took it.

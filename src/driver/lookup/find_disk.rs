@@ -284,7 +284,13 @@ impl Disks<'_> {
                         .hint("it must be attached again before its disk can appear")
                 };
                 match state.attachments.first() {
-                    Some(other) => Err(not_attached(format!("it is attached to {}", other.server))),
+                    Some(other) => {
+                        let (other, node) = (&other.server, self.this_node);
+                        Err(not_attached(format!("it is attached to {other}")).hint(format!(
+                            "it must be attached again before its disk can appear; if {other} is this machine, set \
+                             node.name (which is {node} now) to the name that Kubernetes has for it"
+                        )))
+                    }
                     None => Ok(Some(not_attached("it is attached nowhere".to_owned()))),
                 }
             }

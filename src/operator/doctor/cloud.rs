@@ -51,7 +51,8 @@ fn answer(driver: &Driver<'_>) -> Finding {
         Ok((None, _)) => Finding::error(
             CHECK,
             format!("{kind} answers, and knows no server for node {}", driver.ports.this_node),
-            "set node.server_id in the configuration to this machine's id in the cloud",
+            "set node.server_id in the configuration to this machine's id in the cloud; if Kubernetes has another name \
+             for the node, node.name too",
         ),
         Err(error) if is_for_root(&error) => Finding::skipped(CHECK, error.cause),
         Err(error) => {

@@ -3,10 +3,11 @@
 use super::for_root::is_for_root;
 use crate::host::{files, machine};
 use crate::model::error::{Error, Kind};
+use crate::model::ids::NodeName;
 use crate::model::kubelet::Attacher;
 use crate::model::report::finding::{Finding, Level};
 use crate::node::durable;
-use crate::node::kubelet::{Kubelet, USUAL_PLUGIN_DIR, ours};
+use crate::node::kubelet::{Kubelet, NodeNameSource, USUAL_PLUGIN_DIR, ours};
 use crate::node::system;
 use crate::operator::configured::Configured;
 use std::fs::File;
@@ -39,6 +40,32 @@ pub(super) fn look(all: &[Kubelet], configured: &Configured) -> Vec<Finding> {
     }
     found.extend(namespace(kubelet));
     found
+}
+
+/// What kubelet asks for must be asked for at the same server as what this machine asks for.
+pub(super) fn node_name(
+    (name, source): &(NodeName, NodeNameSource),
+    configured: Option<&NodeName>,
+) -> Finding {
+    const CHECK: &str = "node name";
+    let fix = format!(
+        "set node.name = \"{name}\" in the configuration, also in that of the controller-manager on this machine"
+    );
+    match configured {
+        Some(own) if own != name => Finding::error(
+            CHECK,
+            format!("kubelet calls this node {name} ({source}), node.name is {own}"),
+            fix,
+        ),
+        None if machine::node_name().is_ok_and(|host| host != *name) => Finding::warning(
+            CHECK,
+            format!(
+                "kubelet calls this node {name} ({source}), which is not the name of the host, and node.name is not set"
+            ),
+            fix,
+        ),
+        _ => Finding::ok(CHECK, format!("{name}: {source}")),
+    }
 }
 
 fn told(kubelet: &Kubelet) -> Finding {

@@ -65,6 +65,11 @@ pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
     all.extend(kubelet::look(&all_kubelets, configured));
     all.extend(machine::look(&system, running));
     let is_hidden = configured.is_hidden();
+    if let Some(named) =
+        running.and_then(|kubelet| system.node_name_of(kubelet)).filter(|_| !is_hidden)
+    {
+        all.push(kubelet::node_name(&named, configured.config.node.name.as_ref()));
+    }
     if is_hidden {
         let why = "depends on the configuration, which only root may read";
         all.extend(OF_THE_CONFIGURATION.map(|check| Finding::skipped(check, why)));

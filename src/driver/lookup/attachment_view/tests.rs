@@ -15,7 +15,9 @@ fn answers(folder: &tempfile::TempDir) -> Answers {
 }
 
 fn view<'a>(cloud: &'a FakeCloud, answers: Option<&'a Answers>) -> Attachments<'a> {
-    Attachments { cloud, answers, pace: None, deadline: Deadline::after(Duration::from_secs(5)) }
+    let (deadline, this_node) =
+        (Deadline::after(Duration::from_secs(5)), Box::leak(Box::new(node())));
+    Attachments { cloud, answers, pace: None, deadline, this_node }
 }
 
 /// At which servers something is done by what is answered there, and what comes of it.
