@@ -45,7 +45,7 @@ pub fn is_constant(word: &str) -> bool {
     Call::is_constant(word)
 }
 
-/// Answers one call of kubelet or the controller-manager; says whether the answer got out. It always
+/// Answers one call of kubelet, the controller-manager or a person; says whether the exit status is 0. It always
 /// answers: the work is another process's, and if that does not come back this one answers for it.
 pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
     let parsed = catch_unwind(|| Call::parse(word, arguments)).unwrap_or_else(|_| Err(inside()));
@@ -64,15 +64,15 @@ pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
         });
         let reply = constant.unwrap_or_else(|_| Err(inside()));
         let reply = reply.unwrap_or_else(|error| subject().failure(&error));
-        return watchdog::send(&channel, &reply.line());
+        return watchdog::send(&channel, &watchdog::line_for(channel.reader(), &reply));
     }
-    let subject = subject();
+    let (subject, reader) = (subject(), channel.reader());
     let begin = Instant::now();
     if Call::is_look(word) && failpoints::stands_still_nowhere() {
         let of_the_call = subject.clone();
         let do_it = || {
             let (reply, report) = work(word, parsed, &subject, begin);
-            (reply.line(), report)
+            (watchdog::line_for(reader, &reply), report)
         };
         let told = BesideAnswer {
             keep: |report: &Option<Report>| report.as_ref().is_none_or(Report::keep),
@@ -86,7 +86,7 @@ pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
     }
     let do_it = || {
         let (reply, report) = work(word, parsed, &subject, begin);
-        let _ = worker::out().write_all(reply.line().as_bytes());
+        let _ = worker::out().write_all(watchdog::line_for(reader, &reply).as_bytes());
         // kubelet has its answer, and need not wait for this.
         if let Some(report) = report {
             report.write();

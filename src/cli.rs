@@ -25,6 +25,8 @@ pub enum Wanted {
         word: String,
         /// The rest.
         arguments: Vec<OsString>,
+        /// Whether a person at a terminal wants the JSON that kubelet reads.
+        wants_json: bool,
     },
     /// Nothing was said, and it is no terminal: an error in JSON.
     Nothing,
@@ -54,6 +56,9 @@ Calls of kubelet and the controller-manager (each answers one line of JSON):
   init | attach JSON NODE | isattached JSON NODE | waitforattach DEVICE JSON
   mountdevice DIR DEVICE JSON | mount DIR JSON | unmount DIR | unmountdevice DIR
   detach NAME [NODE] | detach id:VOLUMEID NODE [NAME] | expandfs JSON DEVICE DIR NEW OLD
+NODE is the name of a node in Kubernetes. `detach` without NODE, or with 1 in its place, detaches
+from this machine. DEVICE is a hint and may be \"\". On a terminal a call prints a message, and exits
+with 1 if it failed; with --json it prints the JSON.
 
 Configuration: $INCLOUD_DISK_CONFIG, /etc/incloud-disk/config.toml,
   or .config.toml beside this executable; the first that is there.";
@@ -117,8 +122,12 @@ disk detach --force [--dry-run] <VOLUME> [NODE]
 
 const DETACH: &str = "\
 Without --force this is kubelet's own call: `disk detach NAME [NODE]` detaches only what is safe to
-detach, and answers one line of JSON. With --force what the guard protects is given up. What has the
-volume open through a shield waits for its disk then; once more, and it fails.
+detach. NODE is the node to detach from, by its name in Kubernetes; without it, or with 1 in its
+place (`disk detach NAME 1`), it is this machine. On a terminal it prints a message, and exits
+with 1 if it failed (--json prints the JSON); elsewhere it prints one line of JSON and exits with 0.
+
+With --force what the guard protects is given up. What has the volume open through a shield waits
+for its disk then; once more, and it fails.
 
 Examples:
   disk detach --force pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
@@ -288,16 +297,19 @@ pub enum LocalVerb {
 /// Reads the arguments after the program's name. Whether stdout is a terminal is asked where it matters: not for
 /// a word of kubelet's.
 #[must_use]
-pub fn read(arguments: Vec<OsString>, stdout_is_terminal: impl FnOnce() -> bool) -> Wanted {
+pub fn read(arguments: Vec<OsString>, stdout_is_terminal: impl Fn() -> bool) -> Wanted {
     let Some(first) = arguments.first() else {
         return if stdout_is_terminal() { clap_reads(&["--help".into()]) } else { Wanted::Nothing };
     };
     let word = first.to_string_lossy().into_owned();
     let is_verb = Verb::has_subcommand(&word) || word.starts_with('-') || word == "help";
     // `detach` is kubelet's word too; what it names never begins with a dash.
-    let is_by_hand =
-        word == "detach" && arguments.iter().any(|one| *one == "--force" || *one == "--help");
+    let has = |flag: &str| arguments.iter().any(|one| one == flag);
+    let is_by_hand = word == "detach" && (has("--force") || has("--help"));
     let is_call = call::WORDS.contains(&word.as_str());
+    if is_call && !is_verb && has("--help") && stdout_is_terminal() {
+        return clap_reads(&["--help".into()]);
+    }
     // kubelet has no terminal: there an unknown word is a person's, who misspelt it.
     if is_verb && is_by_hand || !is_call && (is_verb || stdout_is_terminal()) {
         if word == "help" {
@@ -306,7 +318,9 @@ pub fn read(arguments: Vec<OsString>, stdout_is_terminal: impl FnOnce() -> bool)
         }
         return clap_reads(&arguments);
     }
-    Wanted::Call { word, arguments: arguments.into_iter().skip(1).collect() }
+    let wants_json = has("--json");
+    let arguments = arguments.into_iter().skip(1).filter(|one| one != "--json").collect();
+    Wanted::Call { word, arguments, wants_json }
 }
 
 fn clap_reads(arguments: &[OsString]) -> Wanted {
