@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Who reads the answer. kubelet and the controller-manager have no terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reader {
+pub enum AnswerReader {
     /// A program, which reads JSON; the exit status says only whether the answer was written.
     Program,
     /// A person at a terminal who asked for JSON; the exit status is that of the call.
@@ -28,7 +28,7 @@ pub struct Channel {
     stdout: Option<File>,
     /// The saved stderr, where a person reads it.
     terminal: Option<File>,
-    reader: Reader,
+    reader: AnswerReader,
     used: AtomicBool,
 }
 
@@ -37,9 +37,9 @@ impl Channel {
     #[must_use]
     pub fn claim(wants_json: bool) -> Self {
         let reader = match (std::io::stdout().is_terminal(), wants_json) {
-            (false, _) => Reader::Program,
-            (true, true) => Reader::PersonWithJson,
-            (true, false) => Reader::Person,
+            (false, _) => AnswerReader::Program,
+            (true, true) => AnswerReader::PersonWithJson,
+            (true, false) => AnswerReader::Person,
         };
         // Close-on-exec: a child would keep the pipe open, and kubelet waits for its end.
         let stdout = copy_of(std::io::stdout());
@@ -53,7 +53,7 @@ impl Channel {
 
     /// Who reads the answer.
     #[must_use]
-    pub fn reader(&self) -> Reader {
+    pub fn reader(&self) -> AnswerReader {
         self.reader
     }
 
@@ -97,7 +97,7 @@ impl Channel {
 
     /// Tells a person what a program reads on stdout, if stderr is a terminal. kubelet has none.
     pub fn tell(&self, text: &str) {
-        if let (Reader::Program, Some(mut terminal)) = (self.reader, self.terminal.as_ref()) {
+        if let (AnswerReader::Program, Some(mut terminal)) = (self.reader, self.terminal.as_ref()) {
             let _ = terminal.write_all(text.as_bytes());
         }
     }

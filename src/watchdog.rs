@@ -5,7 +5,7 @@
 //! worker, for signals and for the deadline; it passes the worker's answer on, or answers in its
 //! place and ends. Whatever was under way is as after a kill: the next call goes on from there.
 
-use crate::channel::{self, Channel, Reader};
+use crate::channel::{self, AnswerReader, Channel};
 use crate::flexvolume::reply::{self, Reply};
 use crate::host::faults;
 use crate::host::left_behind::{self, LeftProcess};
@@ -57,10 +57,10 @@ impl Subject {
 
 /// The line of a reply as this reader's `send` takes it.
 #[must_use]
-pub fn line_for(reader: Reader, reply: &Reply) -> String {
+pub fn line_for(reader: AnswerReader, reply: &Reply) -> String {
     match reader {
-        Reader::Person => reply.line_with_hint(),
-        Reader::Program | Reader::PersonWithJson => reply.line(),
+        AnswerReader::Person => reply.line_with_hint(),
+        AnswerReader::Program | AnswerReader::PersonWithJson => reply.line(),
     }
 }
 
@@ -75,14 +75,14 @@ pub fn send(channel: &Channel, line: &str) -> bool {
 /// What the reader of the channel is shown of the line.
 fn shown<'a>(channel: &Channel, line: &'a str) -> Cow<'a, str> {
     match channel.reader() {
-        Reader::Person => sentence(line).map_or(Cow::Borrowed(line), Cow::Owned),
-        Reader::Program | Reader::PersonWithJson => Cow::Borrowed(line),
+        AnswerReader::Person => sentence(line).map_or(Cow::Borrowed(line), Cow::Owned),
+        AnswerReader::Program | AnswerReader::PersonWithJson => Cow::Borrowed(line),
     }
 }
 
 /// Whether the exit status is 0: a program reads the status of the call in the line.
 fn is_well(channel: &Channel, line: &str) -> bool {
-    channel.reader() == Reader::Program || reply::is_success(line)
+    channel.reader() == AnswerReader::Program || reply::is_success(line)
 }
 
 fn tell(channel: &Channel, line: &str) {
