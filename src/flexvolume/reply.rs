@@ -117,6 +117,12 @@ impl Reply {
         self.status
     }
 
+    /// The device that is answered.
+    #[must_use]
+    pub fn given_device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
     /// The message of a failure.
     #[must_use]
     pub fn message(&self) -> &str {
