@@ -74,9 +74,9 @@ pub(super) fn run(
     }
     let now = driver.surveying.verdict_after_heal(id).filter(|now| now.health.harms());
     if let Some(now) = now {
-        text += &as_it_is_now(&now);
-        // Mounts that no heal can move, as those of a btrfs, are no success.
-        let is_off = matches!(now.health, Health::Stale | Health::Dead);
+        text += &as_it_is_now(&now, id);
+        // Mounts that no heal can move, as those of a btrfs, are no success; nor are files that an earlier heal left.
+        let is_off = matches!(now.health, Health::Stale | Health::Dead | Health::HalfHealed);
         if *status == 0 && is_off {
             *status = HELD;
         }
@@ -85,7 +85,7 @@ pub(super) fn run(
 }
 
 /// What status would say of it.
-fn as_it_is_now(now: &Verdict) -> String {
+fn as_it_is_now(now: &Verdict, id: &VolumeId) -> String {
     let mut text = String::new();
     if let Some(consequence) = &now.consequence {
         text += &hanging("now: ", consequence, str::to_owned);
@@ -100,3 +100,8 @@ fn as_it_is_now(now: &Verdict) -> String {
 fn or_nothing(text: String) -> String {
     if text.is_empty() { "no mount of it stands on a dead disk\n".to_owned() } else { text }
 }
+    // The command that was just typed ends nothing.
+    if now.command.as_ref() == Some(&format!("disk heal {id}")) {
+        let command = told(&format!("$ disk explain {id}"));
+        return text + &told("to do: see why the heal left it as it is.") + &command;
+    }

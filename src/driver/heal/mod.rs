@@ -22,6 +22,7 @@ pub(in crate::driver) mod time_shares;
 
 use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::heal::adopt::Adoption;
 use crate::driver::heal::diagnosis::{Diagnosis, HealOccasion};
 use crate::driver::heal::file_system_check::{FileSystemCheck, next_count};
 use crate::driver::heal::notify::Notification;
@@ -41,6 +42,7 @@ use crate::driver::ownership::mount_place::{MountPlaces, belongs_now};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::clock::now;
+use crate::host::machine::boot_id;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, MountRequest, Mounts};
 use crate::model::disk::contents::FileSystem;
@@ -78,6 +80,7 @@ pub struct Healing<'a> {
     pub(in crate::driver) replacement: &'a Replacement<'a>,
     pub(in crate::driver) notification: &'a Notification<'a>,
     pub(in crate::driver) returned: &'a ReturnedDisks<'a>,
+    pub(in crate::driver) adoption: &'a Adoption<'a>,
 }
 
 impl Healing<'_> {
@@ -98,6 +101,7 @@ impl Healing<'_> {
             },
             Returned::Fails(why) => return Err(why),
         };
+        self.adopt_unrecorded(id, self.heal_mode);
         let done = self.counted_heal(id, self.heal_mode, HealOccasion::Call(&disk));
         if let Err(error) = &done {
             tracing::warn!(volume = %id, %error, "not healed");
@@ -120,6 +124,9 @@ impl Healing<'_> {
         if self.heal_mode == HealMode::Off || !self.mounted_here.has(&volume.id) {
             return;
         }
+        if !self.mounted_here.has(&volume.id) {
+            return self.adopt_unrecorded(&volume.id, self.heal_mode);
+        }
         match self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {
             Ok(disk) => {
                 // An attach does not ask for that: it needs no disk.
@@ -137,9 +144,18 @@ impl Healing<'_> {
         }
     }
 
+    /// Mounts of another driver must be in the records while their disk lives, or no heal knows them later.
+    fn adopt_unrecorded(&self, id: &VolumeId, mode: HealMode) {
+        let is_recorded = || self.records.load(id).staged.is_some_and(|s| s.disk.boot == boot_id());
+        if mode == HealMode::Auto && !is_recorded() {
+            self.adoption.adopt_on_the_way(id);
+        }
+    }
+
     /// The same because a person wants it, with the volume's lock taken.
     pub fn heal_by_hand(&self, id: &VolumeId, mode: HealMode) -> Result<Healed> {
         let _lock = self.locking.lock(id)?;
+        self.adopt_unrecorded(id, mode);
         self.look_after(id, mode, HealOccasion::Person)
     }
 
