@@ -152,12 +152,13 @@ The exit status:
   0  no mount stands on a lost disk any more, or it was a plan
   1  something could not be done
   3  a volume's disk is not here, and its mounts wait for it
-  4  mounts or open files stay on a lost disk until their process ends
+  4  mounts or open files stay on a lost disk until their process ends, also after an earlier heal
 Of several volumes the worst counts: 1, then 4, then 3.
 
 Examples:
   disk heal pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
   disk heal 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5
+  disk heal --end-holders 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 --dry-run
   disk heal --dry-run
   disk heal --device /dev/vdd
   disk heal --watch";
@@ -221,6 +222,9 @@ pub enum Verb {
         /// Also mounts that this driver did not make, whose disk died before it came
         #[arg(long, requires = "volume")]
         adopt: bool,
+        /// Then end processes of pods that have files of the lost disk open
+        #[arg(long, requires = "volume")]
+        end_holders: bool,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,

@@ -35,7 +35,7 @@ use crate::driver::heal::returned_disk::{Returned, ReturnedDisks};
 use crate::driver::heal::time_shares::TimeShares;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::lost_disks::users_of_lost;
+use crate::driver::lookup::lost_disks::{lost_numbers, users_of_lost};
 use crate::driver::lookup::mounted_here::MountedHere;
 use crate::driver::operation::{Volume, moment};
 use crate::driver::ownership::mount_place::{MountPlaces, belongs_now};
@@ -46,10 +46,10 @@ use crate::host::machine::boot_id;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, MountRequest, Mounts};
 use crate::model::disk::contents::FileSystem;
-use crate::model::disk::device::Device;
+use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
-use crate::model::mount::disk_users::Answer;
+use crate::model::mount::disk_users::{Answer, Process};
 use crate::model::mount::mount_options::MountOptions;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::policy::HealMode;
@@ -121,7 +121,7 @@ impl Healing<'_> {
     /// After an attach to this machine: its disk shows a moment later, and no call may come after it.
     /// An attach never fails because a heal could not finish.
     pub(super) fn heal_when_it_shows(&self, volume: &Volume) {
-        if self.heal_mode == HealMode::Off || !self.mounted_here.has(&volume.id) {
+        if self.heal_mode == HealMode::Off {
             return;
         }
         if !self.mounted_here.has(&volume.id) {
@@ -157,6 +157,23 @@ impl Healing<'_> {
         let _lock = self.locking.lock(id)?;
         self.adopt_unrecorded(id, mode);
         self.look_after(id, mode, HealOccasion::Person)
+    }
+
+    /// The processes of pods that have files of a lost disk of the volume open.
+    pub fn holders_of_lost(&self, id: &VolumeId) -> Result<Vec<Process>> {
+        let holders = self.notification.holders_of(id, &self.lost_numbers(id)?)?;
+        Ok(holders.into_values().collect())
+    }
+
+    /// Ends these processes; answers which. Their containers come back on what is mounted here, so that must be healed.
+    pub fn end_holders(&self, id: &VolumeId) -> Result<Vec<Process>> {
+        let _lock = self.locking.lock(id)?;
+        self.notification.end_holders(id, &self.lost_numbers(id)?)
+    }
+
+    fn lost_numbers(&self, id: &VolumeId) -> Result<Vec<DeviceNumber>> {
+        let all = lost_numbers(&self.records.list()?, &boot_id(), self.devices);
+        Ok(all.into_iter().filter(|(_, of)| of == id).map(|(number, _)| number).collect())
     }
 
     /// The same for a caller that holds the volume's lock, and has not looked for its disk.

@@ -389,7 +389,12 @@ fn half_healed(facts: &VolumeFacts) -> Option<Ruling> {
     let mut ends: Vec<String> = Vec::new();
     if !pods.is_empty() {
         let pods: Vec<_> = pods.iter().cloned().collect();
-        ends.push(format!("restart {}, so that it opens its files anew", pods.join(", ")));
+        ends.push(format!(
+            "end its process: kubelet restarts the container in place, on the healed mount. This command says \
+             which, and does it without --dry-run; or restart {} ({})",
+            pods.join(", "),
+            command_that_restarts(&pods[0])
+        ));
     }
     if !without.is_empty() {
         ends.push(format!("restart what runs as process {}", without.join(", ")));
@@ -403,7 +408,7 @@ fn half_healed(facts: &VolumeFacts) -> Option<Ruling> {
         because: format!("files of the disk that is gone are still open in {}", all.join(", ")),
         next: ends.join("; "),
         command: Some(match pods.first() {
-            Some(pod) => command_that_restarts(pod),
+            Some(_) => format!("disk heal --end-holders {} --dry-run", name_of(facts)),
             None => format!("disk holders {}", name_of(facts)),
         }),
     })
