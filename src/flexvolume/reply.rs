@@ -97,10 +97,12 @@ impl Reply {
         let end = hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
         let cause = plain(&format!("{subject}: {}", error.cause), LONGEST_MESSAGE - end.len());
         let message = format!("{cause}{end} [call {call_id}]");
-        let hint = hint.unwrap_or_else(|| match object.strip_prefix("volume ") {
-            Some(volume) => format!("disk explain {volume}"),
-            None => "disk --help".to_owned(),
-        });
+        let look = object.strip_prefix("volume ").map(|volume| format!("disk explain {volume}"));
+        // A hint may end with a command that destroys something: a person looks first.
+        let hint = match (hint, look) {
+            (Some(hint), Some(look)) => format!("{hint}\nDetails: {look}"),
+            (hint, look) => hint.or(look).unwrap_or_else(|| "disk --help".to_owned()),
+        };
         let hint = Some(hint);
         Self { status: "Failure", message, hint, ..Self::success() }
     }
@@ -169,7 +171,8 @@ pub fn sentence(line: &str) -> Option<String> {
             let message = text("message").unwrap_or_default();
             match text("hint") {
                 Some(hint) => {
-                    let cause = message.replacen(&format!("; {hint} [call "), " [call ", 1);
+                    let said = hint.lines().next().unwrap_or_default();
+                    let cause = message.replacen(&format!("; {said} [call "), " [call ", 1);
                     format!("failed: {cause}\nTo do: {hint}")
                 }
                 None => format!("failed: {message}"),
@@ -228,7 +231,7 @@ mod tests {
         let person = |error: &Error| {
             sentence(&Reply::failure("detach", "volume v", error, "c1").line_with_hint()).unwrap()
         };
-        let told = "failed: detach volume v: it is in use [call c1]\nTo do: disk release v";
+        let told = "failed: detach volume v: it is in use [call c1]\nTo do: disk release v\nDetails: disk explain v";
         assert_eq!(person(&error), told);
         let told = "failed: detach volume v: it is gone [call c1]\nTo do: disk explain v";
         assert_eq!(person(&Error::refused("it is gone")), told);
