@@ -45,7 +45,7 @@ pub fn is_constant(word: &str) -> bool {
     Call::is_constant(word)
 }
 
-/// Answers one call of kubelet or the controller-manager; says whether the answer got out. It always
+/// Answers one call of kubelet, the controller-manager or a person; says whether the exit status is 0. It always
 /// answers: the work is another process's, and if that does not come back this one answers for it.
 pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
     let parsed = catch_unwind(|| Call::parse(word, arguments)).unwrap_or_else(|_| Err(inside()));
@@ -64,15 +64,15 @@ pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
         });
         let reply = constant.unwrap_or_else(|_| Err(inside()));
         let reply = reply.unwrap_or_else(|error| subject().failure(&error));
-        return watchdog::send(&channel, &reply.line());
+        return watchdog::send(&channel, &watchdog::line_for(channel.reader(), &reply));
     }
-    let subject = subject();
+    let (subject, reader) = (subject(), channel.reader());
     let begin = Instant::now();
     if Call::is_look(word) && failpoints::stands_still_nowhere() {
         let of_the_call = subject.clone();
         let do_it = || {
             let (reply, report) = work(word, parsed, &subject, begin);
-            (reply.line(), report)
+            (watchdog::line_for(reader, &reply), report)
         };
         let told = BesideAnswer {
             keep: |report: &Option<Report>| report.as_ref().is_none_or(Report::keep),
@@ -86,7 +86,7 @@ pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
     }
     let do_it = || {
         let (reply, report) = work(word, parsed, &subject, begin);
-        let _ = worker::out().write_all(reply.line().as_bytes());
+        let _ = worker::out().write_all(watchdog::line_for(reader, &reply).as_bytes());
         // kubelet has its answer, and need not wait for this.
         if let Some(report) = report {
             report.write();
@@ -146,7 +146,9 @@ fn write_off(word: &str, subject: &Subject, begin: Instant, why: &Error) {
     let Ok((config, _)) = load_config() else { return };
     let _is_logged = log::start(&config);
     let _span = tracing::error_span!("call", id = subject.call_id, op = word).entered();
-    tracing::error!(call = subject.call_id, reason = %why, "end: given up");
+    let reply = subject.failure(why);
+    let (status, answer) = (reply.status(), reply.message());
+    tracing::error!(call = subject.call_id, reason = %why, status, answer, "end: given up");
     if let Some(mut report) = report(&config, word) {
         why.kind.word().clone_into(&mut report.sample.outcome);
         report.sample.seconds = begin.elapsed().as_secs_f64();
@@ -192,9 +194,10 @@ fn call_driver(
     let object = subject.object.as_str();
     let pid = worker::waiting_process().unwrap_or_else(std::process::id);
     let parent = machine::parent_name();
-    let About { volume, name, pod, pod_name, node } =
+    let About { volume, name, pod, pod_name, node, folder, device } =
         parsed.as_ref().map(Call::about).unwrap_or_default();
-    tracing::info!(object, volume, name, pod, pod_name, node, pid, parent, "begin");
+    let folder = folder.map(|folder| folder.display().to_string());
+    tracing::info!(object, volume, name, pod, pod_name, node, folder, device, pid, parent, "begin");
     let mut sample = Sample::default();
     let answered = parsed.and_then(|call| {
         failpoints::step("begin");
@@ -226,15 +229,18 @@ fn call_driver(
     }
     let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &answered {
-        Ok((_, outcome)) => {
-            tracing::info!(object, duration_ms, ?outcome, "end: Success");
+        Ok((reply, outcome)) => {
+            let (status, device) = (reply.status(), reply.given_device());
+            tracing::info!(object, duration_ms, ?outcome, status, device, "end: Success");
         }
         // The guard has said it, and says it again when it is worth it.
         Err(error) if error.is_repeated => {
             tracing::debug!(object, duration_ms, kind = error.kind.word(), reason = %error, "end: Failure");
         }
         Err(error) => {
-            tracing::error!(object, duration_ms, kind = error.kind.word(), reason = %error, "end: Failure");
+            let reply = subject.failure(error);
+            let (status, answer) = (reply.status(), reply.message());
+            tracing::error!(object, duration_ms, kind = error.kind.word(), reason = %error, status, answer, "end: Failure");
         }
     }
     log::keep();

@@ -11,19 +11,36 @@ use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Who reads the answer. kubelet and the controller-manager have no terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerReader {
+    /// A program, which reads JSON; the exit status says only whether the answer was written.
+    Program,
+    /// A person at a terminal who asked for JSON; the exit status is that of the call.
+    PersonWithJson,
+    /// A person at a terminal; the exit status is that of the call.
+    Person,
+}
+
 /// The saved stdout.
 #[derive(Debug)]
 pub struct Channel {
     stdout: Option<File>,
     /// The saved stderr, where a person reads it.
     terminal: Option<File>,
+    reader: AnswerReader,
     used: AtomicBool,
 }
 
 impl Channel {
     /// Takes stdout over and silences both streams.
     #[must_use]
-    pub fn claim() -> Self {
+    pub fn claim(wants_json: bool) -> Self {
+        let reader = match (std::io::stdout().is_terminal(), wants_json) {
+            (false, _) => AnswerReader::Program,
+            (true, true) => AnswerReader::PersonWithJson,
+            (true, false) => AnswerReader::Person,
+        };
         // Close-on-exec: a child would keep the pipe open, and kubelet waits for its end.
         let stdout = copy_of(std::io::stdout());
         let terminal = terminal();
@@ -31,7 +48,13 @@ impl Channel {
             let _ = dup2_stdout(&nothing);
             let _ = dup2_stderr(&nothing);
         }
-        Self { stdout, terminal, used: AtomicBool::new(false) }
+        Self { stdout, terminal, reader, used: AtomicBool::new(false) }
+    }
+
+    /// Who reads the answer.
+    #[must_use]
+    pub fn reader(&self) -> AnswerReader {
+        self.reader
     }
 
     /// The saved stdout, for the one who answers piece by piece; nothing if an answer was begun.
@@ -72,9 +95,9 @@ impl Channel {
         self.terminal.as_ref()?.try_clone().ok()
     }
 
-    /// Says something to a person at a terminal. kubelet has none.
+    /// Tells a person what a program reads on stdout, if stderr is a terminal. kubelet has none.
     pub fn tell(&self, text: &str) {
-        if let Some(mut terminal) = self.terminal.as_ref() {
+        if let (AnswerReader::Program, Some(mut terminal)) = (self.reader, self.terminal.as_ref()) {
             let _ = terminal.write_all(text.as_bytes());
         }
     }

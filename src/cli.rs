@@ -25,6 +25,8 @@ pub enum Wanted {
         word: String,
         /// The rest.
         arguments: Vec<OsString>,
+        /// Whether a person at a terminal wants the JSON that kubelet reads.
+        wants_json: bool,
     },
     /// Nothing was said, and it is no terminal: an error in JSON.
     Nothing,
@@ -54,6 +56,9 @@ Calls of kubelet and the controller-manager (each answers one line of JSON):
   init | attach JSON NODE | isattached JSON NODE | waitforattach DEVICE JSON
   mountdevice DIR DEVICE JSON | mount DIR JSON | unmount DIR | unmountdevice DIR
   detach NAME [NODE] | detach id:VOLUMEID NODE [NAME] | expandfs JSON DEVICE DIR NEW OLD
+NODE is the name of a node in Kubernetes. `detach` without NODE, or with 1 in its place, detaches
+from this machine. DEVICE is a hint and may be \"\". On a terminal a call prints a message, and exits
+with 1 if it failed; with --json it prints the JSON.
 
 Configuration: $INCLOUD_DISK_CONFIG, /etc/incloud-disk/config.toml,
   or .config.toml beside this executable; the first that is there.";
@@ -119,8 +124,12 @@ disk detach --force [--dry-run] <VOLUME> [NODE]
 
 const DETACH: &str = "\
 Without --force this is kubelet's own call: `disk detach NAME [NODE]` detaches only what is safe to
-detach, and answers one line of JSON. With --force what the guard protects is given up. What has the
-volume open through a shield waits for its disk then; once more, and it fails.
+detach. NODE is the node to detach from, by its name in Kubernetes; without it, or with 1 in its
+place (`disk detach NAME 1`), it is this machine. On a terminal it prints a message, and exits
+with 1 if it failed (--json prints the JSON); elsewhere it prints one line of JSON and exits with 0.
+
+With --force what the guard protects is given up. What has the volume open through a shield waits
+for its disk then; once more, and it fails.
 
 Examples:
   disk detach --force pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
@@ -145,12 +154,13 @@ The exit status:
   0  no mount stands on a lost disk any more, or it was a plan
   1  something could not be done
   3  a volume's disk is not here, and its mounts wait for it
-  4  mounts or open files stay on a lost disk until their process ends
+  4  mounts or open files stay on a lost disk until their process ends, also after an earlier heal
 Of several volumes the worst counts: 1, then 4, then 3.
 
 Examples:
   disk heal pvc-5d0a7c3e-21b4-4f0e-9a35-6f1d0c8b2e44 --dry-run
   disk heal 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5
+  disk heal --end-holders 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5 --dry-run
   disk heal --dry-run
   disk heal --device /dev/vdd
   disk heal --watch";
@@ -214,6 +224,9 @@ pub enum Verb {
         /// Also mounts that this driver did not make, whose disk died before it came
         #[arg(long, requires = "volume")]
         adopt: bool,
+        /// Then end processes of pods that have files of the lost disk open
+        #[arg(long, requires = "volume")]
+        end_holders: bool,
         /// Only say what would be done
         #[arg(long)]
         dry_run: bool,
@@ -290,16 +303,19 @@ pub enum LocalVerb {
 /// Reads the arguments after the program's name. Whether stdout is a terminal is asked where it matters: not for
 /// a word of kubelet's.
 #[must_use]
-pub fn read(arguments: Vec<OsString>, stdout_is_terminal: impl FnOnce() -> bool) -> Wanted {
+pub fn read(arguments: Vec<OsString>, stdout_is_terminal: impl Fn() -> bool) -> Wanted {
     let Some(first) = arguments.first() else {
         return if stdout_is_terminal() { clap_reads(&["--help".into()]) } else { Wanted::Nothing };
     };
     let word = first.to_string_lossy().into_owned();
     let is_verb = Verb::has_subcommand(&word) || word.starts_with('-') || word == "help";
     // `detach` is kubelet's word too; what it names never begins with a dash.
-    let is_by_hand =
-        word == "detach" && arguments.iter().any(|one| *one == "--force" || *one == "--help");
+    let has = |flag: &str| arguments.iter().any(|one| one == flag);
+    let is_by_hand = word == "detach" && (has("--force") || has("--help"));
     let is_call = call::WORDS.contains(&word.as_str());
+    if is_call && !is_verb && has("--help") && stdout_is_terminal() {
+        return clap_reads(&["--help".into()]);
+    }
     // kubelet has no terminal: there an unknown word is a person's, who misspelt it.
     if is_verb && is_by_hand || !is_call && (is_verb || stdout_is_terminal()) {
         if word == "help" {
@@ -308,7 +324,9 @@ pub fn read(arguments: Vec<OsString>, stdout_is_terminal: impl FnOnce() -> bool)
         }
         return clap_reads(&arguments);
     }
-    Wanted::Call { word, arguments: arguments.into_iter().skip(1).collect() }
+    let wants_json = has("--json");
+    let arguments = arguments.into_iter().skip(1).filter(|one| one != "--json").collect();
+    Wanted::Call { word, arguments, wants_json }
 }
 
 fn clap_reads(arguments: &[OsString]) -> Wanted {

@@ -283,6 +283,16 @@ impl File {
         is_day.then(|| Self { day: day.to_owned(), is_prose, name: name.to_owned() })
     }
 
+    /// `disk.<host>.<user>.log.<LEVEL>.<date>`, as glog names its files: the date is `20261121-035023.812`.
+    fn of_predecessor(name: &str) -> Option<Self> {
+        let (_, rest) = name.strip_prefix("disk.")?.split_once(".log.")?;
+        let (level, date) = rest.split_once('.')?;
+        let digits: String = date.chars().filter(char::is_ascii_digit).take(8).collect();
+        let day = format!("{}-{}-{}", digits.get(..4)?, digits.get(4..6)?, digits.get(6..8)?);
+        let is_level = matches!(level, "INFO" | "WARNING" | "ERROR" | "FATAL");
+        is_level.then(|| Self { day, is_prose: true, name: name.to_owned() })
+    }
+
     fn of(at: Millis) -> Self {
         let day = timestamp::day(at);
         Self { name: format!("{PREFIX}.{day}.jsonl"), day, is_prose: false }
@@ -293,6 +303,16 @@ impl File {
     pub fn path(&self, folder: &Path) -> PathBuf {
         folder.join(&self.name)
     }
+}
+
+/// The files that another maker's driver left in the folder, the oldest first; they are shown, and never removed.
+#[must_use]
+pub fn files_of_predecessor(folder: &Path) -> Vec<File> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut files: Vec<_> = names.filter_map(|name| File::of_predecessor(&name)).collect();
+    files.sort();
+    files
 }
 
 /// The files of the log, the oldest first: they sort by day.
@@ -352,6 +372,16 @@ mod tests {
         assert_eq!(left(0, &names), of(&names[2..3]));
         assert_eq!(left(2, &future), of(&future[..2]), "the farthest goes first");
         assert_eq!(left(1, &future), of(&future[..1]));
+    }
+
+    #[test]
+    fn the_predecessors_files_are_known_and_stay() {
+        let name = "disk.node-a.example.root.log.WARNING.20261121-035023.812";
+        assert_eq!(File::of_predecessor(name).unwrap().day, "2026-11-21");
+        for name in ["disk.INFO", "disk.node-a.root.log.INFO.1", "disk.n.root.log.x.20261121"] {
+            assert_eq!(File::of_predecessor(name), None, "{name}");
+        }
+        assert_eq!(File::named(name), None, "prune removes what this names");
     }
 
     #[test]

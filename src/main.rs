@@ -48,11 +48,11 @@ fn run(held: HeldSignals) -> u8 {
         held.release();
     }
     match wanted {
-        Wanted::Call { word, arguments } => {
-            answered(app::answer(&word, &arguments, Channel::claim()))
+        Wanted::Call { word, arguments, wants_json } => {
+            answered(app::answer(&word, &arguments, Channel::claim(wants_json)))
         }
         Wanted::Nothing => {
-            answered(watchdog::send(&Channel::claim(), &app::answer_to_nothing().line()))
+            answered(watchdog::send(&Channel::claim(true), &app::answer_to_nothing().line()))
         }
         Wanted::Text { text, is_error: false } => say(&text),
         Wanted::Text { text, is_error: true } => complain(&text, 2),
@@ -77,10 +77,10 @@ fn perform(verb: Verb, failing: Failing) -> u8 {
     }
 }
 
-/// A reply that got out is a success for the caller, whatever it says: kubelet logs all arguments
+/// Without a terminal a reply that got out is a success, whatever it says: kubelet logs all arguments
 /// of a driver that exits with anything else, and they may hold secrets.
-fn answered(sent: bool) -> u8 {
-    u8::from(!sent)
+fn answered(is_well: bool) -> u8 {
+    u8::from(!is_well)
 }
 
 fn say(text: &str) -> u8 {

@@ -5,7 +5,7 @@
 //! worker, for signals and for the deadline; it passes the worker's answer on, or answers in its
 //! place and ends. Whatever was under way is as after a kill: the next call goes on from there.
 
-use crate::channel::{self, Channel};
+use crate::channel::{self, AnswerReader, Channel};
 use crate::flexvolume::reply::{self, Reply};
 use crate::host::faults;
 use crate::host::left_behind::{self, LeftProcess};
@@ -15,6 +15,7 @@ use crate::host::worker::{self, late};
 use crate::model::error::{Error, Kind, Result};
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::wait::WaitStatus;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -54,19 +55,44 @@ impl Subject {
     }
 }
 
-/// Answers a call with this line, and a person beside it; says whether it got out.
+/// The line of a reply as this reader's `send` takes it.
 #[must_use]
-pub fn send(channel: &Channel, line: &str) -> bool {
-    let sent = channel.send(line);
-    tell(channel, line);
-    sent
+pub fn line_for(reader: AnswerReader, reply: &Reply) -> String {
+    match reader {
+        AnswerReader::Person => reply.line_with_hint(),
+        AnswerReader::Program | AnswerReader::PersonWithJson => reply.line(),
+    }
 }
 
-/// The same for the person at a terminal alone.
-fn tell(channel: &Channel, line: &str) {
-    if let Some(sentence) = reply::sentence(line) {
-        channel.tell(&format!("disk: {sentence}\n"));
+/// Answers a call with this line; says whether the exit status is 0.
+#[must_use]
+pub fn send(channel: &Channel, line: &str) -> bool {
+    let sent = channel.send(&shown(channel, line));
+    tell(channel, line);
+    sent && is_well(channel, line)
+}
+
+/// What the reader of the channel is shown of the line.
+fn shown<'a>(channel: &Channel, line: &'a str) -> Cow<'a, str> {
+    match channel.reader() {
+        AnswerReader::Person => sentence(line).map_or(Cow::Borrowed(line), Cow::Owned),
+        AnswerReader::Program | AnswerReader::PersonWithJson => Cow::Borrowed(line),
     }
+}
+
+/// Whether the exit status is 0: a program reads the status of the call in the line.
+fn is_well(channel: &Channel, line: &str) -> bool {
+    channel.reader() == AnswerReader::Program || reply::is_success(line)
+}
+
+fn tell(channel: &Channel, line: &str) {
+    if let Some(sentence) = sentence(line) {
+        channel.tell(&sentence);
+    }
+}
+
+fn sentence(line: &str) -> Option<String> {
+    Some(format!("disk: {}\n", reply::sentence(line)?))
 }
 
 /// Lets a worker do a call, which gives its answer by `worker::out`, and passes it on; says
@@ -114,7 +140,8 @@ pub fn look<T>(
     let broken = Error::new(Kind::Bug, "the call's process broke off by a fault of its memory")
         .hint("the next call goes on from there");
     if let Some(to) = files.first() {
-        faults::are_answered(*to, subject.failure(&broken).line());
+        let line = line_for(channel.reader(), &subject.failure(&broken));
+        faults::are_answered(*to, shown(channel, &line).into_owned());
     }
     let of_the_worker = subject.clone();
     let waits = move |started: Result<Worker>| {
@@ -146,7 +173,7 @@ fn attend(
     started: Result<Worker>,
     given_up: impl FnOnce(&Error),
 ) -> bool {
-    let answer = |error: &Error| subject.failure(error).line();
+    let answer = |error: &Error| line_for(channel.reader(), &subject.failure(error));
     let mut worker = match started {
         Ok(worker) => worker,
         Err(error) => return send(channel, &answer(&error)),
@@ -195,9 +222,11 @@ fn attend(
     }
     let sent = match channel.begin() {
         Some(stdout) => {
-            let sent = worker.write(stdout.as_fd(), &reply, LAST_WORDS).is_ok();
-            tell(channel, &String::from_utf8_lossy(&reply));
-            sent
+            let line = String::from_utf8_lossy(&reply);
+            let shown = shown(channel, &line);
+            let sent = worker.write(stdout.as_fd(), shown.as_bytes(), LAST_WORDS).is_ok();
+            tell(channel, &line);
+            sent && is_well(channel, &line)
         }
         None => false,
     };

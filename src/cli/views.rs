@@ -1,8 +1,8 @@
 //! The verbs that look and change nothing.
 
 use super::arguments::{Shell, TypedVolume};
-use crate::host::clock;
-use crate::model::timestamp::{self, Millis};
+use crate::host::clock::{self, LOCAL};
+use crate::model::timestamp::Millis;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -98,7 +98,7 @@ pub struct HistoryArguments {
     #[arg(long, value_name = "POD", conflicts_with = "volume",
           value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub pod: Option<String>,
-    /// Only what happened since: 30m, 2h, 10:30, yesterday, or a moment (UTC)
+    /// Only what happened since: 30m, 2h, 10:30, yesterday, or a moment (local)
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub since: Option<Millis>,
     /// Answer in JSON
@@ -111,7 +111,7 @@ pub struct HistoryArguments {
 pub struct ReportArguments {
     /// The volume: an id, a name, a pod or a device; all if none is named
     pub volume: Option<TypedVolume>,
-    /// What happened since: 30m, 10:30, yesterday, or a moment (UTC); else for a day
+    /// What happened since: 30m, 10:30, yesterday, a moment (local); else a day
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub since: Option<Millis>,
     /// The file, which must not be there yet; - writes to stdout
@@ -123,7 +123,7 @@ pub struct ReportArguments {
 }
 
 fn since(text: &str) -> Result<Millis, String> {
-    timestamp::since(text, clock::now()).ok_or_else(|| {
+    LOCAL.since(text, clock::now()).ok_or_else(|| {
         "write 30m, 2h ago, 3d, 10:30, today, yesterday, last night, or 2026-11-21 03:50".to_owned()
     })
 }
@@ -161,7 +161,7 @@ Examples:
 
 const HISTORY: &str = "\
 It is told out of the files in paths.log_dir; log.max_files says how many days are there.
-What says the same again is counted with the first. Times are UTC.
+What says the same again is counted with the first. Times are local, with their offset from UTC.
 
 Rows:
   attach, mount, ...  calls, with how long they took

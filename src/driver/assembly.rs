@@ -326,6 +326,7 @@ pub fn with_driver<T>(ports: &Ports<'_>, work: impl FnOnce(&Driver<'_>) -> T) ->
         replacement: &replacement,
         notification: &notification,
         returned: &returned,
+        adoption: &adoption,
     };
     let sweep = Sweep {
         cloud,

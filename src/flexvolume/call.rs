@@ -42,7 +42,7 @@ pub enum Call {
 }
 
 /// What a call names.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is named like its field in the log")]
 pub struct About<'a> {
     pub volume: Option<&'a str>,
@@ -50,6 +50,8 @@ pub struct About<'a> {
     pub pod: Option<&'a str>,
     pub pod_name: Option<&'a str>,
     pub node: Option<&'a str>,
+    pub folder: Option<PathBuf>,
+    pub device: Option<&'a str>,
 }
 
 /// The call words of `FlexVolume`, in the order of a volume's life.
@@ -232,7 +234,17 @@ impl Call {
             Call::Detach { node, .. } => (None, node.as_ref()),
             _ => (None, None),
         };
+        let device = match self {
+            Call::WaitForAttach { device, .. }
+            | Call::MountDevice { device, .. }
+            | Call::ExpandFs { device, .. } => Some(device.as_str()),
+            _ => None,
+        };
+        // Whatever stands in its place may hold secrets.
+        let device = device.filter(|device| device.starts_with('/'));
         About {
+            folder: self.folder().map(|folder| folder.target.path()),
+            device,
             volume: options.map(|options| options.volume.as_str()),
             name: name.map(VolumeName::as_str),
             pod: pod.map(ConsumerId::as_str),

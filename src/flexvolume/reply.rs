@@ -18,6 +18,9 @@ pub struct Reply {
     status: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
+    /// The end of the message, for a person alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,6 +49,7 @@ impl Reply {
         Self {
             status: "Success",
             message: String::new(),
+            hint: None,
             device: None,
             attached: None,
             capabilities: None,
@@ -89,11 +93,18 @@ impl Reply {
         let subject = [action, object].into_iter().filter(|text| !text.is_empty());
         let subject = subject.collect::<Vec<_>>().join(" ");
         // What ends it stands at the end, whatever the tenants' names before it take.
-        let hint = error.hint.as_ref().map(|hint| format!("; {}", plain(hint, LONGEST_HINT)));
-        let hint = hint.unwrap_or_default();
-        let cause = plain(&format!("{subject}: {}", error.cause), LONGEST_MESSAGE - hint.len());
-        let text = cause + &hint;
-        Self { status: "Failure", message: format!("{text} [call {call_id}]"), ..Self::success() }
+        let hint = error.hint.as_ref().map(|hint| plain(hint, LONGEST_HINT));
+        let end = hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
+        let cause = plain(&format!("{subject}: {}", error.cause), LONGEST_MESSAGE - end.len());
+        let message = format!("{cause}{end} [call {call_id}]");
+        let look = object.strip_prefix("volume ").map(|volume| format!("disk explain {volume}"));
+        // A hint may end with a command that destroys something: a person looks first.
+        let hint = match (hint, look) {
+            (Some(hint), Some(look)) => format!("{hint}\nDetails: {look}"),
+            (hint, look) => hint.or(look).unwrap_or_else(|| "disk --help".to_owned()),
+        };
+        let hint = Some(hint);
+        Self { status: "Failure", message, hint, ..Self::success() }
     }
 
     /// Whether the answer is a failure.
@@ -108,6 +119,12 @@ impl Reply {
         self.status
     }
 
+    /// The device that is answered.
+    #[must_use]
+    pub fn given_device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
     /// The message of a failure.
     #[must_use]
     pub fn message(&self) -> &str {
@@ -117,11 +134,23 @@ impl Reply {
     /// The line, with its newline.
     #[must_use]
     pub fn line(&self) -> String {
+        Self { hint: None, ..self.clone() }.line_with_hint()
+    }
+
+    /// The same for a person: `sentence` puts the hint on a line of its own.
+    #[must_use]
+    pub fn line_with_hint(&self) -> String {
         let json = serde_json::to_string(self).unwrap_or_else(|_| {
             r#"{"status":"Failure","message":"the reply could not be written"}"#.to_owned()
         });
         json + "\n"
     }
+}
+
+/// Whether a line says that the call did what was asked.
+#[must_use]
+pub fn is_success(line: &str) -> bool {
+    line.starts_with(r#"{"status":"Success""#)
 }
 
 /// What a line of an answer says, in a sentence for a person who called by hand.
@@ -138,7 +167,17 @@ pub fn sentence(line: &str) -> Option<String> {
                 (None, None) => "done".to_owned(),
             }
         }
-        "Failure" => format!("failed: {}", text("message").unwrap_or_default()),
+        "Failure" => {
+            let message = text("message").unwrap_or_default();
+            match text("hint") {
+                Some(hint) => {
+                    let said = hint.lines().next().unwrap_or_default();
+                    let cause = message.replacen(&format!("; {said} [call "), " [call ", 1);
+                    format!("failed: {cause}\nTo do: {hint}")
+                }
+                None => format!("failed: {message}"),
+            }
+        }
         _ => "this driver has no such call; disk --help shows calls and verbs".to_owned(),
     })
 }
@@ -189,6 +228,13 @@ mod tests {
         let line = Reply::failure("detach", "volume v", &error, "c1").line();
         let told = "failed: detach volume v: it is in use; disk release v [call c1]";
         assert_eq!(sentence(&line).as_deref(), Some(told));
+        let person = |error: &Error| {
+            sentence(&Reply::failure("detach", "volume v", error, "c1").line_with_hint()).unwrap()
+        };
+        let told = "failed: detach volume v: it is in use [call c1]\nTo do: disk release v\nDetails: disk explain v";
+        assert_eq!(person(&error), told);
+        let told = "failed: detach volume v: it is gone [call c1]\nTo do: disk explain v";
+        assert_eq!(person(&Error::refused("it is gone")), told);
         assert_eq!(sentence(&Reply::success().line()).as_deref(), Some("done"));
         let attached = sentence(&Reply::attached(false).line());
         assert_eq!(attached.as_deref(), Some("done, it is not attached"));

@@ -20,3 +20,4 @@ pub mod shield;
 pub mod text;
 pub mod timestamp;
 pub mod yaml;
+pub mod zone;

@@ -145,13 +145,24 @@ fn span(text: &str) -> Option<Millis> {
 /// 3 min ago`. What is no moment stays as it is.
 #[must_use]
 pub fn told(written: &str, now: Millis) -> String {
+    with_age(written, Some(now))
+}
+
+/// The same without its age.
+#[must_use]
+pub fn written(written: &str) -> String {
+    with_age(written, None)
+}
+
+fn with_age(written: &str, now: Option<Millis>) -> String {
     let seconds = written.strip_prefix('@').and_then(|seconds| seconds.parse::<u64>().ok());
     let at = seconds.and_then(|seconds| seconds.checked_mul(1000)).or_else(|| parse(written));
     // The log's own writer knows no later years.
     let Some(at) = at.filter(|at| *at < 253_402_300_800_000) else { return written.to_owned() };
     let clock = clock(at);
     let clock = clock.split('.').next().unwrap_or_default();
-    let ago = now.checked_sub(at).map(|span| format!(", {} ago", duration(span)));
+    let ago =
+        now.and_then(|now| now.checked_sub(at)).map(|span| format!(", {} ago", duration(span)));
     format!("{} {clock} UTC{}", day(at), ago.unwrap_or_default())
 }
 
@@ -250,6 +261,7 @@ mod tests {
     fn a_clouds_moment_is_readable() {
         let now = parse("2026-11-22T10:40:00Z").unwrap();
         assert_eq!(told("@1795301168", now), "2026-11-21 22:46:08 UTC, 11 h ago");
+        assert_eq!(super::written("@1795301168"), "2026-11-21 22:46:08 UTC");
         assert_eq!(told("2026-11-22T10:37:00.000000", now), "2026-11-22 10:37:00 UTC, 3 min ago");
         assert_eq!(told("2026-11-22T10:41:00Z", now), "2026-11-22 10:41:00 UTC");
         for strange in ["", "@", "@99999999999999999999", "soon"] {

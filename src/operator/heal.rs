@@ -10,13 +10,23 @@ use crate::model::policy::HealMode;
 use crate::model::report::health::{Health, Verdict};
 use crate::model::text::several;
 
+/// What a person asks for beside the heal itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HealRequest {
+    pub(super) adopt: bool,
+    /// End the processes that have files of the lost disk open.
+    pub(super) end_holders: bool,
+    pub(super) dry_run: bool,
+}
+
 /// Heals one volume; `status` is the exit status, if it is neither done nor failed.
 pub(super) fn run(
     driver: &Driver<'_>,
     id: &VolumeId,
-    (adopt, dry_run): (bool, bool),
+    request: HealRequest,
     status: &mut u8,
 ) -> Result<String> {
+    let HealRequest { adopt, end_holders, dry_run } = request;
     let mode = if dry_run { HealMode::Report } else { HealMode::Auto };
     let mut text = String::new();
     let mut adopts = false;
@@ -50,15 +60,21 @@ pub(super) fn run(
         text += &format!("may be lost:\n{}", told(&format!("  {lost}")));
     }
     if dry_run {
+        if end_holders {
+            text += &would_end(driver, id)?;
+        }
         if text.is_empty() {
             return Ok(or_nothing(text));
         }
         let now = driver.surveying.verdict_here(id).and_then(|now| now.consequence);
         let now = now.map(|now| hanging("now: ", &now, str::to_owned)).unwrap_or_default();
         let adopting = if adopt { "--adopt " } else { "" };
-        let command = format!(" To do it: disk heal {adopting}{id}");
+        let ending = if end_holders { "--end-holders " } else { "" };
+        let command = format!(" To do it: disk heal {adopting}{ending}{id}");
         // While its disk is not here there is nothing to do yet.
-        let is_plan = adopts || !healed.left.is_empty() && !healed.is_waiting;
+        let is_plan = adopts
+            || end_holders && !text.is_empty()
+            || !healed.left.is_empty() && !healed.is_waiting;
         let command = if is_plan { &command } else { "" };
         return Ok(format!("{now}{text}Nothing was changed.{command}\n"));
     }
@@ -72,11 +88,26 @@ pub(super) fn run(
             "{left} on the lost disk, for the reasons above; the timer goes on with what can be moved"
         ));
     }
-    let now = driver.surveying.verdict_after_heal(id).filter(|now| now.health.harms());
+    let verdict = || driver.surveying.verdict_after_heal(id).filter(|now| now.health.harms());
+    let mut now = verdict();
+    // A container that comes back must find mounts that are right.
+    if end_holders && now.as_ref().is_some_and(|now| now.health == Health::HalfHealed) {
+        for process in driver.healing.end_holders(id)? {
+            text += &told(&format!("ended {process}"));
+        }
+        *status = 0;
+        now = verdict();
+    }
     if let Some(now) = now {
-        text += &as_it_is_now(&now);
-        // Mounts that no heal can move, as those of a btrfs, are no success.
-        let is_off = matches!(now.health, Health::Stale | Health::Dead);
+        text += &as_it_is_now(&now, id);
+        // Mounts that no heal can move, as those of a btrfs, are no success; nor are files that an earlier heal left.
+        let is_off = match now.health {
+            Health::Stale | Health::Dead => true,
+            Health::HalfHealed => {
+                !driver.healing.holders_of_lost(id).is_ok_and(|holders| holders.is_empty())
+            }
+            _ => false,
+        };
         if *status == 0 && is_off {
             *status = HELD;
         }
@@ -84,11 +115,28 @@ pub(super) fn run(
     Ok(or_nothing(text))
 }
 
+/// Whom `--end-holders` would end.
+fn would_end(driver: &Driver<'_>, id: &VolumeId) -> Result<String> {
+    let holders = driver.healing.holders_of_lost(id)?;
+    let mut text: String =
+        holders.iter().map(|process| told(&format!("would end {process}"))).collect();
+    if !text.is_empty() {
+        text += "kubelet then starts their containers again in place, on the mounts that are healed; \
+                 heal.after = \"signal:TERM\" does the same after each heal\n";
+    }
+    Ok(text)
+}
+
 /// What status would say of it.
-fn as_it_is_now(now: &Verdict) -> String {
+fn as_it_is_now(now: &Verdict, id: &VolumeId) -> String {
     let mut text = String::new();
     if let Some(consequence) = &now.consequence {
         text += &hanging("now: ", consequence, str::to_owned);
+    }
+    // The command that was just typed ends nothing.
+    if now.command.as_ref() == Some(&format!("disk heal {id}")) {
+        let command = told(&format!("$ disk explain {id}"));
+        return text + &told("to do: see why the heal left it as it is.") + &command;
     }
     if let Some(next) = &now.next {
         text += &hanging("to do: ", &format!("{next}."), str::to_owned);

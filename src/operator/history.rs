@@ -3,12 +3,12 @@
 use super::journal::{self, LogQuery, Older, Story};
 use super::kernel_story;
 use super::naming::{self, NamesInTheLog};
-use super::terminal::{Paint, Stage, hanging};
+use super::terminal::{Paint, Stage, as_it_is, hanging};
 use super::timeline::{Ending, Entry, KERNEL};
 use crate::app::FACES;
 use crate::cli::views::HistoryArguments;
 use crate::configuration::Config;
-use crate::host::clock;
+use crate::host::clock::{self, LOCAL};
 use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::model::error::Result;
@@ -114,7 +114,7 @@ pub(super) fn as_written(older: &[Older], paint: Paint) -> String {
         text.push('\n');
     }
     for one in older {
-        text += &hanging("  | ", &one.line, |line| paint.dim(line));
+        text += &as_it_is("  | ", &one.line, |line| paint.dim(line));
     }
     text
 }
@@ -131,13 +131,14 @@ pub(super) fn text(entries: &[Entry], paint: Paint) -> String {
         text.push('\n');
     }
     for entry in entries {
-        let today = timestamp::day(entry.at);
+        let today = format!("{} ({})", timestamp::day(LOCAL.shown(entry.at)), LOCAL.name(entry.at));
         if today != day {
-            text += &format!("{}\n", paint.dim(&format!("{today} (UTC)")));
+            text += &format!("{}\n", paint.dim(&today));
             day = today;
         }
         let took = entry.took_ms.map(timestamp::duration).unwrap_or_default();
-        let begin = format!("{}  {:<14} {took:>7}  ", timestamp::clock(entry.at), entry.op);
+        let begin =
+            format!("{}  {:<14} {took:>7}  ", timestamp::clock(LOCAL.shown(entry.at)), entry.op);
         let of = match &entry.volume {
             Some(volume) if volumes.len() > 1 => {
                 format!("[{}] ", entry.name.as_ref().unwrap_or(volume))
@@ -194,6 +195,7 @@ fn by_whom(entry: &Entry) -> Option<&str> {
 }
 
 fn clock_of(from: Millis, until: Millis) -> String {
+    let (from, until) = (LOCAL.shown(from), LOCAL.shown(until));
     let clock = timestamp::clock(until);
     if timestamp::day(from) == timestamp::day(until) {
         clock

@@ -55,8 +55,9 @@ pub(super) struct Older {
 /// The story that was asked for.
 pub(super) fn story(paths: &Paths, query: &LogQuery) -> Result<Story> {
     let folder = &paths.log_dir;
-    let (prose, files): (Vec<_>, Vec<_>) =
+    let (mut prose, files): (Vec<_>, Vec<_>) =
         files_since(folder, query.since)?.into_iter().partition(|file| file.is_prose);
+    prose.extend(since_day(log::files_of_predecessor(folder), query.since));
     let files = with_looks(paths, files.iter());
     let is_known = |text: &str, of: &BTreeSet<String>| of.contains(text);
     let mut names = Names::default();
@@ -140,7 +141,11 @@ fn older(folder: &Path, prose: &[log::File], names: &BTreeSet<String>) -> Result
     let mut lines = VecDeque::new();
     for file in prose {
         each_text(&[file.path(folder)], |text| {
-            if names.is_empty() || names.iter().any(|name| text.contains(name.as_str())) {
+            // glog writes a warning into the file of each lower level too.
+            let is_asked =
+                names.is_empty() || names.iter().any(|name| text.contains(name.as_str()));
+            let is_new = || !lines.iter().any(|one: &Older| one.line == text);
+            if is_asked && is_new() {
                 lines.extend([Older { day: file.day.clone(), line: text.to_owned() }]);
                 if lines.len() > OLDER {
                     lines.pop_front();
@@ -198,18 +203,22 @@ fn with_looks<'a>(paths: &Paths, files: impl Iterator<Item = &'a log::File>) -> 
 }
 
 fn files_since(folder: &Path, since: Option<Millis>) -> Result<Vec<log::File>> {
-    let mut files = log::files(folder).map_err(|error| {
+    let files = log::files(folder).map_err(|error| {
         let error = Error::io(format!("read the log in {}", folder.display()), &error);
         if error.is_denied() {
             return error;
         }
         error.hint("it is written by calls; paths.log_dir says where")
     })?;
+    Ok(since_day(files, since))
+}
+
+fn since_day(mut files: Vec<log::File>, since: Option<Millis>) -> Vec<log::File> {
     if let Some(since) = since {
         let first = timestamp::day(since);
         files.retain(|file| file.day >= first);
     }
-    Ok(files)
+    files
 }
 
 /// Reads the lines of all files that are asked for.

@@ -3,6 +3,7 @@
 use super::journal::{self, LogQuery};
 use super::timeline::{Ending, Entry, KERNEL, SAID};
 use crate::configuration::Config;
+use crate::host::clock::LOCAL;
 use crate::host::kernel_log::KernelLog;
 use crate::model::ids::VolumeId;
 use crate::model::report::kernel_line::{Claim, owner_at};
@@ -180,7 +181,7 @@ pub(super) fn sentence(entry: &Entry) -> String {
     let more = usize::try_from(entry.count.saturating_sub(1)).unwrap_or(usize::MAX);
     match entry.until {
         Some(until) if more > 0 => {
-            let last = timestamp::clock(until);
+            let last = timestamp::clock(LOCAL.shown(until));
             format!("{} (and {} like it until {last})", entry.text, several(more, "line", "lines"))
         }
         _ => entry.text.clone(),

@@ -127,10 +127,11 @@ pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
                 release::release(driver, id, dry_run)
             })?
         }
-        Verb::Heal { volume: Some(volume), adopt, dry_run, .. } => {
+        Verb::Heal { volume: Some(volume), adopt, end_holders, dry_run, .. } => {
             let mut status = 0;
             let text = recorded(("heal", dry_run), &volume, |driver, id| {
-                heal::run(driver, id, (adopt, dry_run), &mut status)
+                let request = heal::HealRequest { adopt, end_holders, dry_run };
+                heal::run(driver, id, request, &mut status)
             })?;
             stage.say(&text);
             return Ok(status);

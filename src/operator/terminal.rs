@@ -1,5 +1,6 @@
 //! Where verbs speak: text for people, with colour only on a terminal.
 
+use crate::host::clock::LOCAL;
 use crate::host::worker;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::report::health::Health;
@@ -219,8 +220,13 @@ pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Lines of a text, each after the first under it.
+/// Lines of a text, each after the first under it; its moments in local time.
 pub(super) fn hanging(first: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
+    as_it_is(first, &LOCAL.in_text(text), paint)
+}
+
+/// The same of what another program wrote.
+pub(super) fn as_it_is(first: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
     let first = &*printable(first);
     let indent = width_of(first);
     let mut told = String::new();

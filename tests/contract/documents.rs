@@ -122,6 +122,15 @@ fn every_page_is_in_a_list_of_pages() {
     assert_eq!(lost, [docs.join("README.md")], "docs/README.md has no line for these");
 }
 
+/// An operator searches the page for the words of Kubernetes and of the kernel.
+#[test]
+fn what_operators_search_for_is_on_the_page_of_failures() {
+    let page = fs::read_to_string(root().join("docs/failures.md")).unwrap();
+    for words in ["out-of-service", "provisioning", "the directory became read-only"] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
 /// The page shows a volume of each health, as `disk status` tells it.
 #[test]
 fn the_gallery_has_a_scene_of_each_health() {

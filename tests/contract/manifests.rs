@@ -121,6 +121,8 @@ fn the_claim_of_the_stateful_set_is_the_one_that_the_volume_waits_for() {
     let name = format!("{}-{}-0", text(&claim["metadata"]["name"]), text(&set["metadata"]["name"]));
     assert_eq!(volume["spec"]["claimRef"]["name"], name.as_str());
     assert_eq!(volume["spec"]["claimRef"]["namespace"], set["metadata"]["namespace"]);
+    // As in the documents: shop/prometheus-0.
+    assert_eq!(set["metadata"]["namespace"], "shop");
     assert_eq!(claim["spec"]["volumeName"], volume["metadata"]["name"]);
     assert_eq!(claim["spec"]["accessModes"], volume["spec"]["accessModes"]);
     assert_eq!(claim["spec"]["storageClassName"], volume["spec"]["storageClassName"]);

@@ -52,6 +52,77 @@ fn an_older_drivers_prose_is_shown_and_not_read() {
     assert!(text.contains(r"\u{1b}[2J") && !text.contains('\u{1b}'), "{text:?}");
 }
 
+/// At 7ba4fed not shown.
+#[test]
+fn the_log_of_another_makers_driver_is_shown_as_text() {
+    let node = with_calls(1);
+    let line = "W1121 03:50:23.000000 812 disk.go:88] vol-1 at 2026-11-21T03:50:23Z";
+    let log = node.own().join("log");
+    for level in ["INFO", "WARNING"] {
+        let name = format!("disk.node-a.root.log.{level}.20261121-035023.812");
+        fs::write(log.join(name), format!("{line}\nabout another volume\n")).unwrap();
+    }
+    node.configure("[log]\nmax_files = 1");
+    node.must(calls::is_attached("vol-1", "pv-1", "node-b"));
+    assert_eq!(history(&node)["older"].as_array().unwrap().len(), 1, "each line once");
+    let mut command = node.command(["history", "vol-1"]);
+    command.env("TZ", "UTC-1");
+    let text = String::from_utf8(crate::support::output_of(&mut command).stdout).unwrap();
+    assert!(text.contains(&format!("  | {line}\n")), "as it was written: {text}");
+    assert_eq!(fs::read_dir(log).unwrap().count(), 3, "they are not ours to remove");
+}
+
+/// At 7ba4fed everything was in UTC.
+#[test]
+fn people_read_local_time_with_its_offset_and_the_log_stays_in_utc() {
+    let node = with_calls(1);
+    // As POSIX has it: east of Greenwich is negative.
+    let words = |words: &[&str], zone: &str| {
+        let mut command = node.command(words);
+        let output = crate::support::output_of(command.env("TZ", zone));
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let hour = |text: &str| {
+        let row = text.lines().find(|line| line.contains("isattached")).unwrap();
+        row[..2].parse::<u32>().unwrap()
+    };
+    let utc = words(&["history", "vol-1"], "UTC");
+    let local = words(&["history", "vol-1"], "EAST-05:30");
+    assert!(utc.contains(" (UTC)\n") && local.contains(" (UTC+05:30)\n"), "{utc}{local}");
+    assert!([5, 6].contains(&((24 + hour(&local) - hour(&utc)) % 24)), "{utc}{local}");
+    let report = words(&["report", "--text", "--out", "-"], "EAST-05:30");
+    assert!(report.contains("+05:30\n") && report.contains("local, UTC+05:30"), "{report}");
+    let json = words(&["history", "--json", "vol-1"], "EAST-05:30");
+    assert!(json.contains("Z\"") && !json.contains("+05:30"), "{json}");
+    assert!(node.log_as_written().lines().all(|line| line.contains("Z\",\"level\"")));
+    // What is shown can be typed.
+    let begin = words(&["history", "vol-1", "--since", "2026-11-21T03:50:00+05:30"], "UTC");
+    assert!(begin.contains("isattached"), "{begin}");
+}
+
+/// At 7ba4fed neither was in the log.
+#[test]
+fn the_answer_and_the_paths_of_a_call_are_logged() {
+    let node = Node::new();
+    node.create("vol-1", "1M");
+    let device = node.must(calls::attach("vol-1", "pv-1", "node-b"))["device"].clone();
+    let options = crate::support::options("vol-1", "pv-1", "");
+    let message = node.fails(["waitforattach", "/dev/vdz", &options]);
+    let log = node.log_as_written();
+    for words in [format!("\"device\":{device}"), "\"device\":\"/dev/vdz\"".to_owned()] {
+        assert!(log.contains(&words), "{words}: {log}");
+    }
+    assert!(
+        log.contains("\"status\":\"Success\"") && log.contains("\"status\":\"Failure\""),
+        "{log}"
+    );
+    assert!(log.contains(&format!("\"answer\":\"{message}\"")), "{message}: {log}");
+    let folder = node.global("pv-1");
+    node.call(["unmountdevice", folder.to_str().unwrap()]);
+    let folder = format!("\"folder\":\"{}\"", folder.display());
+    assert!(node.log_as_written().contains(&folder), "{folder}");
+}
+
 /// A power cut leaves NULs, a full disk half a line.
 #[test]
 fn torn_lines_cost_no_other_line() {

@@ -132,19 +132,32 @@ fn people_at_a_terminal_get_help_when_they_say_nothing() {
 }
 
 #[test]
-fn call_words_answer_json_on_a_terminal_too() {
-    let (test, node) = ("call_words_answer_json_on_a_terminal_too", Node::new());
-    for (arguments, expected) in
-        [("init", "Success"), ("getvolumename", "Not supported"), ("attach", "Failure")]
-    {
+fn a_call_on_a_terminal_answers_a_person() {
+    let (test, node) = ("a_call_on_a_terminal_answers_a_person", Node::new());
+    for (arguments, expected, ends_with) in [
+        ("init", "Success", 0),
+        ("getvolumename", "Not supported", 1),
+        ("attach", "Failure", 1),
+        ("detach pv/1 1", "Failure", 1),
+    ] {
         let Some((status, shown)) = on_a_terminal(test, &node, arguments) else { return };
-        assert_eq!(status, 0, "{shown}");
-        // The person reads a sentence beside it, on stderr.
-        let (line, sentence) = shown.split_once('\n').unwrap();
-        let reply: Value = serde_json::from_str(line).unwrap();
-        assert_eq!(reply["status"], expected, "{shown}");
-        assert!(sentence.starts_with("disk: ") && sentence.lines().count() == 1, "{shown}");
+        assert_eq!(status, ends_with, "{arguments}: {shown}");
+        assert!(shown.starts_with("disk: ") && !shown.contains('{'), "{arguments}: {shown}");
+        assert_eq!(shown.matches("disk: ").count(), 1, "{arguments}: {shown}");
+        assert_eq!(shown.contains("\nTo do: "), expected == "Failure", "{arguments}: {shown}");
+        // A script that uses the terminal of a person.
+        let json = on_a_terminal(test, &node, &format!("{arguments} --json"));
+        let (status, shown) = json.unwrap();
+        let reply: Value = serde_json::from_str(&shown).unwrap();
+        assert_eq!((&reply["status"], status), (&expected.into(), ends_with), "{shown}");
+        assert!(reply.get("hint").is_none(), "{shown}");
+        // kubelet has no terminal.
+        let answer = Answer::of(node.command(arguments.split(' ')));
+        assert_eq!(answer.json["status"], expected, "{}", answer.text);
+        assert!(answer.json.get("hint").is_none(), "{}", answer.text);
     }
+    let (_, shown) = on_a_terminal(test, &node, "mount --help").unwrap();
+    assert!(shown.contains("with 1 in its place, detaches"), "{shown}");
 }
 
 /// kubelet has no terminal: there an unknown word is a misspelt verb.

@@ -309,3 +309,46 @@ fn what_cannot_be_proven_is_not_adopted_at_a_persons_word_either() {
     }
     node.must(volume.detach());
 }
+
+/// kubelet calls no `mountdevice` for what it finds mounted. At 7ba4fed neither call took it into the records, so no
+/// later one could heal it.
+#[test]
+fn each_call_that_heals_adopts_while_the_disk_lives() {
+    needs!(pods);
+    for by in ["attach", "waitforattach", "heal"] {
+        let Scene { node, volume, pod, mut container } =
+            mounted_by_the_predecessor(Naming::Systemd, "ext4");
+        match by {
+            "attach" => drop(node.must(volume.attach())),
+            "waitforattach" => drop(node.must(volume.wait(""))),
+            _ => drop(node.verb(&["heal", &volume.id]).unwrap()),
+        }
+        let record = volume.record();
+        assert_eq!(record["staged"]["folder"], volume.global().to_str().unwrap(), "{by}: {record}");
+        assert!(record["consumers"].get(pod.uid()).is_some(), "{by}: {record}");
+        pull(&volume, &mut container);
+        node.must(volume.attach());
+        goes_on(&mut container, 5);
+        ends(&volume, &pod, container);
+    }
+}
+
+/// The disk died before any call of this driver: then it takes a person's word, and that is what is told.
+#[test]
+fn a_heal_that_cannot_adopt_names_another_command_than_itself() {
+    needs!(pods);
+    let Scene { node, volume, pod, mut container } =
+        mounted_by_the_predecessor(Naming::Cgroupfs, "ext4");
+    pull(&volume, &mut container);
+    node.must(volume.attach());
+    let adopt = format!("$ disk heal --adopt {}\n", volume.id);
+    let told = node.verb(&["heal", &volume.pv]).unwrap_err();
+    assert!(
+        told.contains(&adopt) && !told.contains(&format!("$ disk heal {}", volume.id)),
+        "{told}"
+    );
+    assert!(node.verb(&["status"]).unwrap().contains(&adopt));
+    node.verb(&["heal", "--adopt", &volume.id]).unwrap();
+    goes_on(&mut container, 5);
+    ends(&volume, &pod, container);
+}

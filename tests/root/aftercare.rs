@@ -45,6 +45,34 @@ fn who_holds_the_dead_disk_is_signalled_and_no_other() {
     }
 }
 
+/// At 7ba4fed the heal by hand ended with 0, and the screen named `kubectl delete pod` alone.
+#[test]
+fn what_holds_files_after_a_heal_by_attach_is_ended_by_hand() {
+    needs!(pods);
+    let (Scene { node, volume, pod, container: mut holder }, idle) = heal(scene());
+    let heal = |words: &[&str]| {
+        let words = [&["heal"], words, &[volume.pv.as_str()]].concat();
+        let output = node.command(words).output().unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code(), text)
+    };
+    let (status, text) = heal(&[]);
+    assert_eq!(status, Some(4), "{text}");
+    let command = format!("$ disk heal --end-holders {} --dry-run", volume.id);
+    assert!(text.contains(&command), "{text}");
+    let (status, text) = heal(&["--end-holders", "--dry-run"]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains(&format!("would end {} ", holder.pid())), "{text}");
+    assert!(text.contains("To do it: disk heal --end-holders") && lives(holder.pid()), "{text}");
+    let (status, text) = heal(&["--end-holders"]);
+    assert_eq!(status, Some(0), "{text}");
+    assert!(text.contains(&format!("ended {} ", holder.pid())), "{text}");
+    assert_eq!((lives(holder.pid()), lives(idle.pid())), (false, true), "{text}");
+    assert!(node.log().contains("signalled, as a person asked"), "{}", node.log());
+    holder.die_without_a_funeral();
+    volume.ends_with(&pod, idle);
+}
+
 /// Each has a descriptor here while it is signalled.
 #[test]
 fn more_holders_than_we_may_have_descriptors_are_signalled() {

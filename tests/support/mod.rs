@@ -236,6 +236,7 @@ impl Node {
         let driver = &self.drivers[call % self.drivers.len()];
         let mut command = Command::new(&driver.program);
         command.args(arguments).env("INCLOUD_DISK_CONFIG", &driver.config).stdin(Stdio::null());
+        command.env("TZ", "UTC");
         if self.proc().exists() {
             command.env("INCLOUD_DISK_PROC", self.proc());
         }

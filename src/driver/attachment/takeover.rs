@@ -10,6 +10,7 @@ use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ServerId;
 use crate::model::policy::Takeover;
+use crate::model::timestamp;
 use std::time::Duration;
 
 /// Two looks that lie this far apart are not one hiccup of the cloud.
@@ -97,7 +98,9 @@ impl Takeovers<'_> {
         let mut holders = Vec::new();
         let mut is_used = false;
         for one in state.attachments.iter().filter(|one| one.server != *server) {
-            let since = one.since.as_ref().map(|since| format!(" since {since}"));
+            // Without its age: kubelet counts an event that it saw before, and makes another for each new text.
+            let since = one.since.as_ref();
+            let since = since.map(|since| format!(" since {}", timestamp::written(since)));
             let who = match self.cloud.server_view(&one.server, self.deadline)? {
                 Some(view) => {
                     is_used = true;

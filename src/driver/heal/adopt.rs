@@ -79,6 +79,32 @@ impl Adoption<'_> {
         Ok(found.collect())
     }
 
+    /// Takes mounts of this volume into the records on the way of a heal, if their disk lives and proves it. The caller
+    /// holds the volume's lock. What is in the way is logged: it fails no call.
+    pub(in crate::driver) fn adopt_on_the_way(&self, id: &VolumeId) {
+        if let Err(error) = self.adopt_locked(id) {
+            tracing::warn!(volume = %id, %error, "not adopted");
+        }
+    }
+
+    fn adopt_locked(&self, id: &VolumeId) -> Result<()> {
+        let table = self.mounts.table()?;
+        let strays = self.strays(&table)?;
+        if strays.is_empty() {
+            return Ok(());
+        }
+        let Some(disk) = self.disks.find_disk(id)? else { return Ok(()) };
+        for (name, mount) in strays.into_iter().filter(|(_, mount)| mount.disk == disk.number) {
+            let look = self.mounts.standing_at(&mount.target)?;
+            let is_seen = look.top()?.is_some_and(|top| top.id == mount.id);
+            let (of, disk) = self.volume_behind(&name, mount)?;
+            if is_seen && of == *id {
+                self.record(&name, mount, &table, (id, &disk))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The mounts at global folders that no record tells of.
     fn strays<'t>(&self, table: &'t MountTable) -> Result<Vec<(VolumeName, &'t Mount)>> {
         let boot = crate::host::machine::boot_id();
@@ -112,24 +138,36 @@ impl Adoption<'_> {
         }
         let (id, disk) = self.volume_behind(name, mount)?;
         let _lock = self.locking.lock(&id)?;
-        self.disks.prove_again(&id, &disk)?;
+        self.record(name, mount, table, (&id, &disk))?;
+        Ok(id)
+    }
+
+    /// Writes down that the mount is the volume's, whose lock is held.
+    fn record(
+        &self,
+        name: &VolumeName,
+        mount: &Mount,
+        table: &MountTable,
+        (id, disk): (&VolumeId, &Device),
+    ) -> Result<()> {
+        self.disks.prove_again(id, disk)?;
         // Before the mount: one that is recorded is not found again, and a call may be killed. The cloud may take long,
         // and is told last.
         let pods = consumers_on(table, mount.number, name, self.faces);
-        self.records.update(&id, |record| {
-            if !name.is(&id) {
+        self.records.update(id, |record| {
+            if !name.is(id) {
                 record.name = Some(name.clone());
             }
             for (uid, folder) in pods {
                 record.is_published(&uid, &folder, self.memory.face_of(&folder), None);
             }
         })?;
-        self.memory.remember_found(&id, &disk, mount);
-        self.marks.mark_mounted(&id);
-        self.volumes.record_found_name(&id, name);
+        self.memory.remember_found(id, disk, mount);
+        self.marks.mark_mounted(id);
+        self.volumes.record_found_name(id, name);
         let (folder, source) = (mount.target.display(), &mount.source);
         tracing::info!(volume = %id, %name, %folder, source, disk = %disk.kernel_name, "adopted: a mount that was not in the records");
-        Ok(id)
+        Ok(())
     }
 
     /// The volume whose disk is mounted there. The disk must be found by the volume's identity: a

@@ -22,6 +22,7 @@ pub(in crate::driver) mod time_shares;
 
 use crate::driver::call_counts::CallCounts;
 use crate::driver::guard::remote_mark::RemoteMarks;
+use crate::driver::heal::adopt::Adoption;
 use crate::driver::heal::diagnosis::{Diagnosis, HealOccasion};
 use crate::driver::heal::file_system_check::{FileSystemCheck, next_count};
 use crate::driver::heal::notify::Notification;
@@ -34,20 +35,21 @@ use crate::driver::heal::returned_disk::{Returned, ReturnedDisks};
 use crate::driver::heal::time_shares::TimeShares;
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::lost_disks::users_of_lost;
+use crate::driver::lookup::lost_disks::{lost_numbers, users_of_lost};
 use crate::driver::lookup::mounted_here::MountedHere;
 use crate::driver::operation::{Volume, moment};
 use crate::driver::ownership::mount_place::{MountPlaces, belongs_now};
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::clock::now;
+use crate::host::machine::boot_id;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, MountRequest, Mounts};
 use crate::model::disk::contents::FileSystem;
-use crate::model::disk::device::Device;
+use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
-use crate::model::mount::disk_users::Answer;
+use crate::model::mount::disk_users::{Answer, Process};
 use crate::model::mount::mount_options::MountOptions;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::policy::HealMode;
@@ -78,6 +80,7 @@ pub struct Healing<'a> {
     pub(in crate::driver) replacement: &'a Replacement<'a>,
     pub(in crate::driver) notification: &'a Notification<'a>,
     pub(in crate::driver) returned: &'a ReturnedDisks<'a>,
+    pub(in crate::driver) adoption: &'a Adoption<'a>,
 }
 
 impl Healing<'_> {
@@ -98,6 +101,7 @@ impl Healing<'_> {
             },
             Returned::Fails(why) => return Err(why),
         };
+        self.adopt_unrecorded(id, self.heal_mode);
         let done = self.counted_heal(id, self.heal_mode, HealOccasion::Call(&disk));
         if let Err(error) = &done {
             tracing::warn!(volume = %id, %error, "not healed");
@@ -117,8 +121,11 @@ impl Healing<'_> {
     /// After an attach to this machine: its disk shows a moment later, and no call may come after it.
     /// An attach never fails because a heal could not finish.
     pub(super) fn heal_when_it_shows(&self, volume: &Volume) {
-        if self.heal_mode == HealMode::Off || !self.mounted_here.has(&volume.id) {
+        if self.heal_mode == HealMode::Off {
             return;
+        }
+        if !self.mounted_here.has(&volume.id) {
+            return self.adopt_unrecorded(&volume.id, self.heal_mode);
         }
         match self.disks.wait_for(volume, self.deadline.at_most(DISK_WAIT)) {
             Ok(disk) => {
@@ -137,10 +144,36 @@ impl Healing<'_> {
         }
     }
 
+    /// Mounts of another driver must be in the records while their disk lives, or no heal knows them later.
+    fn adopt_unrecorded(&self, id: &VolumeId, mode: HealMode) {
+        let is_recorded = || self.records.load(id).staged.is_some_and(|s| s.disk.boot == boot_id());
+        if mode == HealMode::Auto && !is_recorded() {
+            self.adoption.adopt_on_the_way(id);
+        }
+    }
+
     /// The same because a person wants it, with the volume's lock taken.
     pub fn heal_by_hand(&self, id: &VolumeId, mode: HealMode) -> Result<Healed> {
         let _lock = self.locking.lock(id)?;
+        self.adopt_unrecorded(id, mode);
         self.look_after(id, mode, HealOccasion::Person)
+    }
+
+    /// The processes of pods that have files of a lost disk of the volume open.
+    pub fn holders_of_lost(&self, id: &VolumeId) -> Result<Vec<Process>> {
+        let holders = self.notification.holders_of(id, &self.lost_numbers(id)?)?;
+        Ok(holders.into_values().collect())
+    }
+
+    /// Ends these processes; answers which. Their containers come back on what is mounted here, so that must be healed.
+    pub fn end_holders(&self, id: &VolumeId) -> Result<Vec<Process>> {
+        let _lock = self.locking.lock(id)?;
+        self.notification.end_holders(id, &self.lost_numbers(id)?)
+    }
+
+    fn lost_numbers(&self, id: &VolumeId) -> Result<Vec<DeviceNumber>> {
+        let all = lost_numbers(&self.records.list()?, &boot_id(), self.devices);
+        Ok(all.into_iter().filter(|(_, of)| of == id).map(|(number, _)| number).collect())
     }
 
     /// The same for a caller that holds the volume's lock, and has not looked for its disk.

@@ -4,19 +4,25 @@ use crate::driver::heal::diagnosis::StaleMounts;
 use crate::driver::heal::outcome::Healed;
 use crate::driver::lookup::lost_disks::users_of_lost;
 use crate::host::clock::Deadline;
+use crate::host::left_behind::WHAT_ENDS_IT;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, HELD_AT_ONCE, Processes};
 use crate::model::disk::device::{Device, DeviceNumber};
-use crate::model::error::Result;
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::after_heal::{After, Wakeup};
-use crate::model::mount::disk_users::{Answer, DeviceUses};
-use std::collections::BTreeSet;
+use crate::model::mount::disk_users::{Answer, DeviceUses, Process};
+use crate::model::pauses::Steps;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
 /// A hook is the operator's program, and the call waits for it.
 const HOOK_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a process may take to end after SIGTERM, and after SIGKILL.
+const ENDS: Duration = Duration::from_secs(10);
+const DIES: Duration = Duration::from_secs(5);
 
 /// What is done after a heal.
 pub(in crate::driver) struct Notification<'a> {
@@ -42,12 +48,65 @@ impl Notification<'_> {
         let done = match self.after {
             After::Nothing => return,
             After::Signal(_) if holders.is_empty() => return,
-            After::Signal(signal) => self.signal(id, &stale.dead, &holders, *signal),
+            After::Signal(signal) => {
+                self.signal(id, &stale.dead, &holders, (*signal, "as heal.after says"))
+            }
             After::Hook(program) => self.call_hook(program, id, disk, healed, &holders),
         };
         if let Err(error) = done {
             tracing::warn!(volume = %id, %error, "heal.after failed");
         }
+    }
+
+    /// The processes of the volume's pods that have files of these disks open. A pod that is in no
+    /// record of the volume is left alone: another driver's volume may have had the number since.
+    pub(in crate::driver) fn holders_of(
+        &self,
+        id: &VolumeId,
+        dead: &[DeviceNumber],
+    ) -> Result<BTreeMap<u32, Process>> {
+        let record = self.records.load(id);
+        match users_of_lost(self.census, self.devices, dead) {
+            Answer::Told(users) => {
+                let processes = users.files.into_iter().map(|one| one.process);
+                let of_pods = processes
+                    .filter(|one| one.owner.pod.as_ref().is_some_and(|pod| record.knows(pod)));
+                Ok(of_pods.map(|one| (one.pid, one)).collect())
+            }
+            Answer::CannotTell(why) => Err(Error::refused(format!(
+                "cannot determine which processes have files of the lost disk open: {why}"
+            ))),
+        }
+    }
+
+    /// Ends these processes: where it was a container's own one, kubelet starts the container again in place. The
+    /// first process of a container ignores SIGTERM unless it handles it, so SIGKILL follows.
+    pub(in crate::driver) fn end_holders(
+        &self,
+        id: &VolumeId,
+        dead: &[DeviceNumber],
+    ) -> Result<Vec<Process>> {
+        let found = self.holders_of(id, dead)?;
+        let mut left: BTreeSet<u32> = found.keys().copied().collect();
+        for (signal, patience) in [(Wakeup::Term, ENDS), (Wakeup::Kill, DIES)] {
+            self.signal(id, dead, &left, (signal, "as a person asked"))?;
+            let until = self.deadline.at_most(patience);
+            for step in Steps::between(Duration::from_millis(5), Duration::from_millis(200)) {
+                let still = self.holders_of(id, dead)?;
+                left.retain(|pid| still.contains_key(pid));
+                if left.is_empty() {
+                    return Ok(found.into_values().collect());
+                }
+                if !until.pause(step) {
+                    break;
+                }
+            }
+        }
+        let left: Vec<_> = left.iter().filter_map(|pid| found.get(pid)).collect();
+        let left: Vec<_> = left.iter().map(ToString::to_string).collect();
+        let message =
+            format!("processes still have files of the lost disk open: {}", left.join("; "));
+        Err(Error::new(Kind::Busy, message).hint(WHAT_ENDS_IT))
     }
 
     /// A process id can be another process's by now. So the processes are pinned first, then asked
@@ -57,7 +116,7 @@ impl Notification<'_> {
         id: &VolumeId,
         dead: &[DeviceNumber],
         holders: &BTreeSet<u32>,
-        signal: Wakeup,
+        (signal, why): (Wakeup, &str),
     ) -> Result<()> {
         let holders: Vec<_> = holders.iter().copied().collect();
         for some in holders.chunks(HELD_AT_ONCE) {
@@ -67,7 +126,7 @@ impl Notification<'_> {
                 .collect();
             let still = self::holders(&users_of_lost(self.census, self.devices, dead));
             for (pid, pin) in pinned.into_iter().filter(|(pid, _)| still.contains(pid)) {
-                tracing::warn!(volume = %id, pid, ?signal, "it holds the dead disk: signalled, as heal.after says");
+                tracing::warn!(volume = %id, pid, ?signal, "it holds the dead disk: signalled, {why}");
                 self.processes.signal(&pin, signal)?;
             }
         }
@@ -111,7 +170,7 @@ mod tests {
     use super::*;
     use crate::model::cgroup::Owner;
     use crate::model::ids::ConsumerId;
-    use crate::model::mount::disk_users::{FileUse, Process, Tie};
+    use crate::model::mount::disk_users::{FileUse, Tie};
 
     #[test]
     fn only_processes_of_pods_are_signalled() {

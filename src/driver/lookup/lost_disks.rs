@@ -3,7 +3,28 @@
 
 use crate::host::{Census, Devices};
 use crate::model::disk::device::DeviceNumber;
+use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses};
+use crate::model::record::VolumeRecord;
+use std::collections::BTreeMap;
+
+/// The numbers of lost disks and the volume that had each last. While a file of one volume was open there, no other
+/// volume got its number.
+pub(in crate::driver) fn lost_numbers(
+    records: &[VolumeRecord],
+    boot: &str,
+    devices: &dyn Devices,
+) -> BTreeMap<DeviceNumber, VolumeId> {
+    let mut had: Vec<_> = records
+        .iter()
+        .flat_map(|record| record.former.iter().map(|former| (former, &record.volume)))
+        .filter(|(former, _)| {
+            former.boot == boot && devices.is_gone(former.number).unwrap_or(false)
+        })
+        .collect();
+    had.sort_by_key(|(former, _)| former.sequence);
+    had.into_iter().map(|(former, id)| (former.number, id.clone())).collect()
+}
 
 pub(in crate::driver) fn users_of_lost(
     census: &dyn Census,

@@ -9,7 +9,7 @@ use crate::driver::guard::orphans::Orphans;
 use crate::driver::lookup::disk_numbers::{Belonging, DiskNumbers};
 use crate::driver::lookup::find_disk::Disks;
 use crate::driver::lookup::find_volume::Volumes;
-use crate::driver::lookup::lost_disks::users_of_lost;
+use crate::driver::lookup::lost_disks::{lost_numbers, users_of_lost};
 use crate::driver::lookup::other_kubelets::is_anothers;
 use crate::driver::lookup::own_maps::OwnMaps;
 use crate::driver::ownership::mount_place::MountPlaces;
@@ -124,7 +124,7 @@ impl Surveying<'_> {
     #[must_use]
     pub fn verdict_after_heal(&self, id: &VolumeId) -> Option<Verdict> {
         let now = self.verdict_here(id)?;
-        let is_off = matches!(now.health, Health::Stale | Health::Dead);
+        let is_off = matches!(now.health, Health::Stale | Health::Dead | Health::HalfHealed);
         if is_off && self.deadline.pause(NAMESPACE_GOES_WITHIN) {
             return self.verdict_here(id);
         }
@@ -229,17 +229,7 @@ impl Surveying<'_> {
     /// Which processes have files of disks that volumes of this machine had, and that are gone. It is asked
     /// only where there is such a disk: it looks at each open file of the machine.
     fn users_of_lost_disks(&self, records: &[VolumeRecord], boot: &str) -> LostDisks {
-        let mut had: Vec<_> = records
-            .iter()
-            .flat_map(|record| record.former.iter().map(|former| (former, &record.volume)))
-            .filter(|(former, _)| {
-                former.boot == boot && self.devices.is_gone(former.number).unwrap_or(false)
-            })
-            .collect();
-        // A number that two volumes had: while a file of the one was open, the other did not get it.
-        had.sort_by_key(|(former, _)| former.sequence);
-        let numbers: BTreeMap<_, _> =
-            had.into_iter().map(|(former, id)| (former.number, id.clone())).collect();
+        let numbers = lost_numbers(records, boot, self.devices);
         let asked: Vec<_> = numbers.keys().copied().collect();
         if asked.is_empty() {
             return LostDisks { numbers, users: Answer::Told(Vec::new()) };

@@ -249,6 +249,20 @@ fn covered(facts: &VolumeFacts) -> Option<Ruling> {
 
 const AFTER_A_LOOK: &str = "look whether something in that folder is needed (what a tmpfs holds is lost with it), then type this once. Until then nothing of the volume is mounted or unmounted there";
 
+/// Whether these mounts are known neither by the record nor by a label of this driver.
+fn are_unrecorded(facts: &VolumeFacts, gone: &[&MountFact]) -> bool {
+    let record = &facts.record;
+    let is_known = |mount: &&MountFact| {
+        record.staged_from == Some(mount.number)
+            || record.former.contains(&mount.number)
+            || mount.source.starts_with(LABELLED)
+    };
+    record.unseen.is_none() && !gone.iter().any(is_known)
+}
+
+/// Sources of mounts that this driver made.
+const LABELLED: &str = "/dev/incloud-disk/";
+
 fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
     let is_dead =
         |mount: &&MountFact| mount.verdict.as_ref().is_some_and(staleness::MountVerdict::is_dead);
@@ -267,6 +281,19 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
         DiskFact::Proven(disk) if is_back && is_btrfs => {
             Some(btrfs_off_its_disk(facts, &disk.name, &stands))
         }
+        DiskFact::Proven(disk) if is_back && are_unrecorded(facts, &gone) => Some(Ruling {
+            health: Health::Stale,
+            consequence: format!(
+                "Reads and writes fail: the disk went away and came back as {}, and {mounts} on the lost one.",
+                disk.name
+            ),
+            because: format!(
+                "{stands}, and the disk is back as {} ({}); the driver has no record of these mounts, so it cannot prove that they are this volume's",
+                disk.name, disk.number
+            ),
+            next: "heal it: another driver made these mounts, so this takes your word that no other machine mounted the volume since they died".to_owned(),
+            command: Some(format!("disk heal --adopt {id}")),
+        }),
         DiskFact::Proven(disk) if is_back => Some(Ruling {
             health: Health::Stale,
             consequence: format!(
@@ -362,7 +389,12 @@ fn half_healed(facts: &VolumeFacts) -> Option<Ruling> {
     let mut ends: Vec<String> = Vec::new();
     if !pods.is_empty() {
         let pods: Vec<_> = pods.iter().cloned().collect();
-        ends.push(format!("restart {}, so that it opens its files anew", pods.join(", ")));
+        ends.push(format!(
+            "end its process: kubelet restarts the container in place, on the healed mount. This command says \
+             which, and does it without --dry-run; or restart {} ({})",
+            pods.join(", "),
+            command_that_restarts(&pods[0])
+        ));
     }
     if !without.is_empty() {
         ends.push(format!("restart what runs as process {}", without.join(", ")));
@@ -376,7 +408,7 @@ fn half_healed(facts: &VolumeFacts) -> Option<Ruling> {
         because: format!("files of the disk that is gone are still open in {}", all.join(", ")),
         next: ends.join("; "),
         command: Some(match pods.first() {
-            Some(pod) => command_that_restarts(pod),
+            Some(_) => format!("disk heal --end-holders {} --dry-run", name_of(facts)),
             None => format!("disk holders {}", name_of(facts)),
         }),
     })

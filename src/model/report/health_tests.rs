@@ -353,6 +353,7 @@ fn a_process_with_files_of_the_lost_disk_makes_it_half_healed() {
             "restart what runs as process 9",
         ],
     );
+    assert_eq!(verdict.command.as_deref(), Some("disk heal --end-holders v1 --dry-run"));
     assert!(verdict.consequence.unwrap().contains("is lost"));
     // While mounts stand there too, that is what is told.
     facts.mounts = three(&MountVerdict::Stale);

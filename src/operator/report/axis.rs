@@ -1,6 +1,7 @@
 //! A line of time: where each moment stands. Where nothing happens for long it is broken, so that what happened
 //! within seconds stays readable beside what happened a day before.
 
+use crate::host::clock::LOCAL;
 use crate::model::timestamp::{self, Millis};
 
 /// Tenths of a unit of the picture.
@@ -172,7 +173,7 @@ impl Axis {
         for stretch in &self.stretches {
             for (moment, label) in stretch.moments() {
                 let (at, width) = (stretch.at(moment), width_of(&label));
-                let today = timestamp::day(moment);
+                let today = timestamp::day(LOCAL.shown(moment));
                 let is_new_day = today != day;
                 let whole = if is_new_day { width.max(width_of(&today)) } else { width };
                 let label_at = at.saturating_sub(width / 2).clamp(left, (right - whole).max(left));
@@ -245,7 +246,9 @@ impl Stretch {
             if apart < u128::from(width_of(&label(self.from, step)) + FREE) {
                 continue;
             }
-            let first = self.from.div_ceil(step) * step;
+            // A day begins at midnight of local time.
+            let local = LOCAL.shown(self.from);
+            let first = self.from + (local.div_ceil(step) * step - local);
             let moments = (0..).map(|nth| first + nth * step).take_while(|at| *at <= self.until);
             let moments: Vec<_> = moments.map(|at| (at, label(at, step))).collect();
             if !moments.is_empty() {
@@ -258,6 +261,7 @@ impl Stretch {
 
 /// As exact as the step.
 fn label(at: Millis, step: Millis) -> String {
+    let at = LOCAL.shown(at);
     let clock = timestamp::clock(at);
     let signs = match step {
         0..1000 => "00:00:00.0".len(),

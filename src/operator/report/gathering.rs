@@ -6,6 +6,7 @@ use super::sight::{EXPLAINED, Sight, look};
 use super::told::{LONGEST_NAME, Told};
 use crate::cli::TypedVolume;
 use crate::configuration::Config;
+use crate::host::clock::LOCAL;
 use crate::host::machine;
 use crate::model::error::Result;
 use crate::model::report::facts::{DiskFact, MountedOn, PodFact, VolumeFacts};
@@ -91,9 +92,9 @@ fn head(
         ("driver", env!("INCLOUD_DISK_VERSION").to_owned()),
         ("kernel", format!("Linux {}, up for {up}", kernel_release())),
         ("kubelet", if kubelets.is_empty() { "none is seen".to_owned() } else { kubelets.join("; ") }),
-        ("made", timestamp::text(now)),
-        ("tells", format!("what happened since {}", timestamp::text(since))),
-        ("times", "all are UTC".to_owned()),
+        ("made", LOCAL.text(now)),
+        ("tells", format!("what happened since {}", LOCAL.text(since))),
+        ("times", format!("local, {}; the log is in UTC", LOCAL.name(now))),
         (
             "contents",
             "passwords, tokens and credentials are left out; names of nodes, pods and volumes, paths and addresses are in it: look at it before you send it on".to_owned(),

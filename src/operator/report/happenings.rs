@@ -1,5 +1,6 @@
 //! Entries of the history as what happened to a volume.
 
+use crate::host::clock::LOCAL;
 use crate::model::report::kernel_line::tells_an_end;
 use crate::model::report::lanes::{Happening, Shift, Sign};
 use crate::operator::history;
@@ -18,7 +19,7 @@ pub(super) fn of(entry: &Entry) -> Happening {
         disk: shown(&entry.disk),
         pod: shown(&entry.pod),
         what: printable(&entry.op).into_owned(),
-        text: printable(&history::sentence(entry)).into_owned(),
+        text: LOCAL.in_text(&printable(&history::sentence(entry))).into_owned(),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::document::{Document, Panel, VolumeVerdict};
 use super::markup::escaped;
 use super::picture::{Screen, class, picture, shape};
+use crate::host::clock::LOCAL;
 use crate::model::report::health::Health;
 use crate::model::report::lanes::{LaneKind, Sign};
 use crate::model::report::redaction::base64;
@@ -58,7 +59,7 @@ pub(super) fn page(document: &Document) -> String {
 }
 
 fn paragraph(class: &str, text: &str) -> String {
-    format!("<p class=\"{class}\">{}</p>\n", escaped(text))
+    format!("<p class=\"{class}\">{}</p>\n", escaped(&LOCAL.in_text(text)))
 }
 
 /// The volumes that are not well: what that means, and what ends it.
@@ -161,15 +162,17 @@ fn figure(panel: &Panel, number: usize, page: &mut String) {
     let rows = rows(panel);
     *page += &format!(
         "<details><summary>The same as a table: {}</summary>\n<table>\n\
-         <thead><tr><th scope=\"col\">When (UTC)</th><th scope=\"col\">What</th><th scope=\"col\">In words</th></tr></thead>\n<tbody>\n",
-        several(rows.len(), "row", "rows")
+         <thead><tr><th scope=\"col\">When ({})</th><th scope=\"col\">What</th><th scope=\"col\">In words</th></tr></thead>\n<tbody>\n",
+        several(rows.len(), "row", "rows"),
+        LOCAL.name(panel.span.1)
     );
     for (at, what, text) in rows {
-        let time = format!("{} {}", timestamp::day(at), timestamp::clock(at));
+        let local = LOCAL.shown(at);
+        let time = format!("{} {}", timestamp::day(local), timestamp::clock(local));
         *page += &format!(
             "<tr><td class=\"at\">{time}</td><td class=\"what\">{}</td><td>{}</td></tr>\n",
             escaped(what),
-            escaped(&text)
+            escaped(&LOCAL.in_text(&text))
         );
     }
     *page += "</tbody>\n</table></details>\n</figure>\n";

@@ -4,6 +4,7 @@
 use super::axis::{Axis, Tenths};
 use super::document::Panel;
 use super::markup::escaped;
+use crate::host::clock::LOCAL;
 use crate::model::report::lanes::{BarEnd, LaneBar, LaneKind, LaneMark, Sign, TimeLane};
 use crate::model::text::{several, shortened};
 use crate::model::timestamp;
@@ -155,7 +156,7 @@ fn description(panel: &Panel) -> String {
         }
     };
     let lanes: Vec<_> = panel.lanes.iter().map(lane).collect();
-    let (from, until) = (timestamp::text(panel.span.0), timestamp::text(panel.span.1));
+    let (from, until) = (LOCAL.text(panel.span.0), LOCAL.text(panel.span.1));
     let text =
         format!("From {from} to {until}. {}. The table below has all of it.", lanes.join("; "));
     shortened(&text, 1000).into_owned()
@@ -333,13 +334,13 @@ impl Drawing {
 
 /// What a mark says to a mouse.
 fn told(group: &[&LaneMark]) -> String {
-    let one =
-        |mark: &LaneMark| format!("{} {}: {}", timestamp::clock(mark.at), mark.what, mark.text);
+    let clock = |at| timestamp::clock(LOCAL.shown(at));
+    let one = |mark: &LaneMark| format!("{} {}: {}", clock(mark.at), mark.what, mark.text);
     match group {
         [mark] => one(mark),
         [first, .., last] => {
             let count: u64 = group.iter().map(|mark| mark.count).sum();
-            let (from, until) = (timestamp::clock(first.at), timestamp::clock(last.at));
+            let (from, until) = (clock(first.at), clock(last.at));
             let worst = group.iter().max_by_key(|mark| mark.sign).map_or(*first, |mark| *mark);
             format!("{count} from {from} to {until}; among them {}", one(worst))
         }

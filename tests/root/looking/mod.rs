@@ -380,7 +380,7 @@ fn after_a_heal_a_process_with_an_open_file_is_told_until_it_ends() {
         &[
             "HALF-HEALED shop/db-0",
             "still has files open on the disk that is gone.",
-            "$ kubectl delete pod -n shop db-0",
+            "$ disk heal --end-holders",
         ],
     );
     let found = json(&node, &["explain", &volume.id]);

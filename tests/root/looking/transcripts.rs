@@ -301,10 +301,10 @@ fn refusals_are_told_as_the_page_shows_them() {
     node.must(volume.unpublish(pod.uid()));
     let (folder, pv) = (volume.global(), volume.pv.as_str());
     let shown = |written| Shown { heading: "### Refusals", written };
-    let of_page = format!("disk unmountdevice {}/{}", GLOBAL_OF_PAGE, VOLUMES[0].1);
-    shown(&of_page).is(node, &names, &["unmountdevice", folder.to_str().unwrap()]);
-    let of_page = format!("disk detach {} 1", VOLUMES[0].1);
-    shown(&of_page).is(node, &names, &["detach", pv, "1"]);
+    let of_page = format!("disk unmountdevice {}/{} --json", GLOBAL_OF_PAGE, VOLUMES[0].1);
+    shown(&of_page).is(node, &names, &["unmountdevice", folder.to_str().unwrap(), "--json"]);
+    let of_page = format!("disk detach {} 1 --json", VOLUMES[0].1);
+    shown(&of_page).is(node, &names, &["detach", pv, "1", "--json"]);
     shown("disk release shop/orders-0 --dry-run").is(
         node,
         &names,
