@@ -76,7 +76,10 @@ pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
         };
         let told = BesideAnswer {
             keep: |report: &Option<Report>| report.as_ref().is_none_or(Report::keep),
-            write: |report| report.into_iter().for_each(Report::write),
+            write: |report| {
+                report.into_iter().for_each(Report::write);
+                take_over_for_timer();
+            },
         };
         let given_up = {
             let word = word.to_owned();

@@ -384,9 +384,14 @@ fn without_a_timer_a_call_takes_over_its_work() {
     node.must(second.attach());
     std::thread::sleep(Duration::from_secs(2));
     assert!(node.letter(&orphan.id).is_some());
+    node.must(second.wait(""));
     fs::remove_file(node.own().join("run/swept")).unwrap();
-    node.must(second.detach());
+    // Where the controller attaches, this is the first call for a new pod that changes something on the node.
+    node.must(second.stage());
     is_taken_down(&orphan);
+    node.must(second.unstage());
+    fs::remove_dir(second.global()).unwrap();
+    node.must(second.detach());
     nothing_is_left(node, &[&orphan, &second]);
 
     // kubelet was restarted twice in an outage, and the pod was deleted gracefully: 1.36.2 does not mount it again.
