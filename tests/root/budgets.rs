@@ -65,13 +65,14 @@ const BUDGETS: [Budget; 6] = [
 ];
 const MEMORY: usize = 8 << 10;
 
-/// A node whose run folder is in memory, as it is on a machine.
+/// A node whose run folder is in memory, as it is on a machine, and whose timer has just come.
 pub(crate) fn node() -> Node {
     let node = Node::new();
     let run = node.own().join("run");
     fs::create_dir_all(&run).unwrap();
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(Some("run"), &run, Some("tmpfs"), flags, Some("mode=0700")).unwrap();
+    node.verb(&["heal"]).unwrap();
     node
 }
 

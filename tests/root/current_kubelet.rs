@@ -375,24 +375,32 @@ fn is_taken_down(volume: &Volume) {
 fn without_a_timer_a_call_takes_over_its_work() {
     needs!(pods, seams);
     let other = |node: &Node| Volume::create(node, "ext4", "16M");
-    let orphan = left_attached(Attaches::KubeletByFlag, "ext4");
-    let node = &orphan.node;
-    // The timer has just come: a call leaves it to the next time.
-    assert_eq!(node.verb(&["heal"]).unwrap(), "");
-    is_silent_for(node, &orphan.id, 1000);
-    let second = other(node);
-    node.must(second.attach());
-    std::thread::sleep(Duration::from_secs(2));
-    assert!(node.letter(&orphan.id).is_some());
-    node.must(second.wait(""));
-    fs::remove_file(node.own().join("run/swept")).unwrap();
-    // Where the controller attaches, this is the first call for a new pod that changes something on the node.
-    node.must(second.stage());
-    is_taken_down(&orphan);
-    node.must(second.unstage());
-    fs::remove_dir(second.global()).unwrap();
-    node.must(second.detach());
-    nothing_is_left(node, &[&orphan, &second]);
+    for by in ["detach", "mountdevice", "waitforattach"] {
+        let orphan = left_attached(Attaches::KubeletByFlag, "ext4");
+        let node = &orphan.node;
+        // The timer has just come: a call leaves it to the next time.
+        assert_eq!(node.verb(&["heal"]).unwrap(), "");
+        is_silent_for(node, &orphan.id, 1000);
+        let second = other(node);
+        node.must(second.attach());
+        node.must(second.wait(""));
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(node.letter(&orphan.id).is_some());
+        fs::remove_file(node.own().join("run/swept")).unwrap();
+        match by {
+            // This one finds all as it should be.
+            "waitforattach" => drop(node.must(second.wait(""))),
+            "mountdevice" => drop(node.must(second.stage())),
+            _ => drop(node.must(second.detach())),
+        }
+        is_taken_down(&orphan);
+        if by == "mountdevice" {
+            node.must(second.unstage());
+            fs::remove_dir(second.global()).unwrap();
+        }
+        node.must(second.detach());
+        nothing_is_left(node, &[&orphan, &second]);
+    }
 
     // kubelet was restarted twice in an outage, and the pod was deleted gracefully: 1.36.2 does not mount it again.
     let Scene { node, volume, pod, container } = scene().start();
