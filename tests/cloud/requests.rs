@@ -365,6 +365,24 @@ fn the_winner_of_a_race_has_its_own_count() {
     }
 }
 
+/// The winner may be killed when the volume is attached and the count is still the other's. The next call ends it.
+#[test]
+fn the_winner_of_a_race_that_was_killed_has_its_own_count_with_the_next_call() {
+    let scene = Scene::of(slow_hosts(Duration::from_secs(1)));
+    killed_attach(&scene, "node-a");
+    nothing_is_to_come(&scene);
+    {
+        let mut world = scene.cloud.world();
+        let volume = world.volume_mut("data");
+        volume.metadata.insert(TENURE.to_owned(), "1 another".into());
+        volume.doubled.insert(TENURE.to_owned());
+    }
+    scene.node.must(scene.attach("node-a"));
+    let count = note(&scene.cloud, &scene.volume, TENURE);
+    assert_eq!(count, Some(format!("2 {}", scene.server("node-a"))));
+    assert_eq!(note(&scene.cloud, &scene.volume, ASKED), None);
+}
+
 /// Whoever of two asks last, the count that stays is the winner's.
 #[test]
 fn the_loser_of_a_race_leaves_the_winners_count() {

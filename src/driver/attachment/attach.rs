@@ -115,6 +115,8 @@ impl Attaching<'_> {
         let outcome = if is_settled(&state, server) && self.is_mapped(&state, server, is_here)? {
             self.requests.record_pair(volume, &state)?;
             if has_note_of(&state, server) {
+                // The attach of this note was killed before it came to that.
+                self.requests.record_tenure(volume, &state, server)?;
                 self.requests.end_request(volume);
             }
             self.memory.remember_name(volume);
