@@ -59,7 +59,7 @@ impl Subject {
 #[must_use]
 pub fn line_for(reader: AnswerReader, reply: &Reply) -> String {
     match reader {
-        AnswerReader::Person => reply.line_with_hint(),
+        AnswerReader::Person => reply.line_for_person(),
         AnswerReader::Program | AnswerReader::PersonWithJson => reply.line(),
     }
 }

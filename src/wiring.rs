@@ -161,7 +161,7 @@ pub fn this_node(config: &Config) -> Result<NodeName> {
     node_named(config).map(|(name, _)| name)
 }
 
-/// The same, and whether it is more than the host's name.
+/// This machine's node name, and whether the configuration or kubelet says so.
 fn node_named(config: &Config) -> Result<(NodeName, bool)> {
     if let Some(name) = &config.node.name {
         return Ok((name.clone(), true));

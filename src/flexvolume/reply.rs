@@ -18,9 +18,9 @@ pub struct Reply {
     status: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
-    /// The end of the message, for a person alone.
+    /// The message for a person: what to do is on a line of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<String>,
+    for_person: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ impl Reply {
         Self {
             status: "Success",
             message: String::new(),
-            hint: None,
+            for_person: None,
             device: None,
             attached: None,
             capabilities: None,
@@ -99,12 +99,12 @@ impl Reply {
         let message = format!("{cause}{end} [call {call_id}]");
         let look = object.strip_prefix("volume ").map(|volume| format!("disk explain {volume}"));
         // A hint may end with a command that destroys something: a person looks first.
-        let hint = match (hint, look) {
+        let to_do = match (hint, look) {
             (Some(hint), Some(look)) => format!("{hint}\nDetails: {look}"),
             (hint, look) => hint.or(look).unwrap_or_else(|| "disk --help".to_owned()),
         };
-        let hint = Some(hint);
-        Self { status: "Failure", message, hint, ..Self::success() }
+        let for_person = Some(format!("{cause} [call {call_id}]\nTo do: {to_do}"));
+        Self { status: "Failure", message, for_person, ..Self::success() }
     }
 
     /// Whether the answer is a failure.
@@ -134,12 +134,12 @@ impl Reply {
     /// The line, with its newline.
     #[must_use]
     pub fn line(&self) -> String {
-        Self { hint: None, ..self.clone() }.line_with_hint()
+        Self { for_person: None, ..self.clone() }.line_for_person()
     }
 
-    /// The same for a person: `sentence` puts the hint on a line of its own.
+    /// The line from which `sentence` makes what a person reads.
     #[must_use]
-    pub fn line_with_hint(&self) -> String {
+    pub fn line_for_person(&self) -> String {
         let json = serde_json::to_string(self).unwrap_or_else(|_| {
             r#"{"status":"Failure","message":"the reply could not be written"}"#.to_owned()
         });
@@ -168,15 +168,8 @@ pub fn sentence(line: &str) -> Option<String> {
             }
         }
         "Failure" => {
-            let message = text("message").unwrap_or_default();
-            match text("hint") {
-                Some(hint) => {
-                    let said = hint.lines().next().unwrap_or_default();
-                    let cause = message.replacen(&format!("; {said} [call "), " [call ", 1);
-                    format!("failed: {cause}\nTo do: {hint}")
-                }
-                None => format!("failed: {message}"),
-            }
+            let message = text("forPerson").or_else(|| text("message"));
+            format!("failed: {}", message.unwrap_or_default())
         }
         _ => "this driver has no such call; disk --help shows calls and verbs".to_owned(),
     })
@@ -229,7 +222,7 @@ mod tests {
         let told = "failed: detach volume v: it is in use; disk release v [call c1]";
         assert_eq!(sentence(&line).as_deref(), Some(told));
         let person = |error: &Error| {
-            sentence(&Reply::failure("detach", "volume v", error, "c1").line_with_hint()).unwrap()
+            sentence(&Reply::failure("detach", "volume v", error, "c1").line_for_person()).unwrap()
         };
         let told = "failed: detach volume v: it is in use [call c1]\nTo do: disk release v\nDetails: disk explain v";
         assert_eq!(person(&error), told);

@@ -148,7 +148,7 @@ pub fn told(written: &str, now: Millis) -> String {
     with_age(written, Some(now))
 }
 
-/// The same without its age.
+/// What the cloud has written of a moment, in one format.
 #[must_use]
 pub fn written(written: &str) -> String {
     with_age(written, None)

@@ -330,8 +330,8 @@ pub struct ConfiguredKubelet<'a> {
 }
 
 impl ConfiguredKubelet<'_> {
-    /// The name that Kubernetes has for this node; nothing if kubelet goes by the host's name, none is running, or
-    /// several disagree. The one that called this driver is known without a look at all processes.
+    /// The node's name in Kubernetes. `None` if kubelet uses the host name, no kubelet is running, or several disagree.
+    /// The kubelet that called this driver is found without a scan of all processes.
     #[must_use]
     pub fn node_name(&self, caller: Option<u32>) -> Option<(NodeName, NodeNameSource)> {
         let its_own = caller.filter(|pid| is_kubelet(&process::folder(&self.proc, *pid)));

@@ -225,7 +225,7 @@ pub(super) fn hanging(first: &str, text: &str, paint: impl Fn(&str) -> String) -
     as_it_is(first, &LOCAL.in_text(text), paint)
 }
 
-/// The same of what another program wrote.
+/// Lines that another program wrote, each after the first under it.
 pub(super) fn as_it_is(first: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
     let first = &*printable(first);
     let indent = width_of(first);
