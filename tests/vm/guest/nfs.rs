@@ -31,8 +31,7 @@ pub(crate) fn serve(port: &str) -> ExitCode {
 fn answer_calls(mut stream: TcpStream, is_dead: &AtomicBool) -> io::Result<()> {
     loop {
         let call = record(&mut stream)?;
-        let reply = reply_to(&mut Words(&call)).ok_or(io::ErrorKind::InvalidData)?;
-        let Some(reply) = reply else {
+        let Some(reply) = reply_to(&mut Words(&call)) else {
             is_dead.store(true, Ordering::SeqCst);
             continue;
         };
@@ -57,8 +56,8 @@ fn record(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-/// None if it is no call of these protocols. A write and a commit get no reply.
-fn reply_to(call: &mut Words<'_>) -> Option<Option<Xdr>> {
+/// None for what it does not answer: a write, a commit, and what it does not know.
+fn reply_to(call: &mut Words<'_>) -> Option<Xdr> {
     let id = call.word()?;
     let [_call, _rpc_version, program, _version, procedure] =
         [call.word()?, call.word()?, call.word()?, call.word()?, call.word()?];
@@ -68,12 +67,11 @@ fn reply_to(call: &mut Words<'_>) -> Option<Option<Xdr>> {
     }
     // Accepted, without a verifier, with success.
     let reply = Xdr::default().words(&[id, 1, 0, 0, 0, 0]);
-    Some(Some(match (program, procedure) {
+    Some(match (program, procedure) {
         // NULL; and MOUNT's UMNT.
         (_, 0) | (MOUNT, 3) => reply,
         // MNT: the handle of the root, and AUTH_SYS.
         (MOUNT, 1) => reply.words(&[0]).handle(ROOT).words(&[1, 1]),
-        (NFS, 7 | 21) => return Some(None),
         (NFS, 1) => reply.words(&[0]).attributes(call.handle()?),
         // SETATTR, as if done.
         (NFS, 2) => reply.words(&[0, 0]).attributes_of(call.handle()?),
@@ -100,7 +98,7 @@ fn reply_to(call: &mut Words<'_>) -> Option<Option<Xdr>> {
         // PATHCONF: links, length of a name, and how names are treated.
         (NFS, 20) => reply.words(&[0]).attributes_of(call.handle()?).words(&[1, 255, 1, 1, 0, 1]),
         _ => return None,
-    }))
+    })
 }
 
 /// What a call says.
