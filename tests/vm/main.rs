@@ -45,6 +45,7 @@ fn main() -> ExitCode {
         ["cover", volume] => guest::cover_by_a_process(volume),
         ["switch", volume] => guest::switch_by_a_process(volume),
         ["check-database", folder, name] => guest::check_database(folder, name),
+        ["nfs", port] => guest::serve_nfs(port),
         ["forward", port] => host::forward::run(port),
         _ => play::run(&arguments),
     }

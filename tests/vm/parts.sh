@@ -35,7 +35,7 @@ kernels='5.10:bullseye 6.1:bookworm 6.12:bookworm-backports newest:trixie-backpo
 
 # What the guest needs of a kernel.
 modules='virtio_pci virtio_blk virtio_net virtio_console virtio_scsi sd_mod nvme ext4 xfs loop overlay
-    dm_mod dm_multipath dm_round_robin crc32c_generic crc32c_intel'
+    dm_mod dm_multipath dm_round_robin crc32c_generic crc32c_intel nfs nfsv3'
 
 say() { printf '    %s\n' "$*"; }
 die() {

@@ -56,9 +56,9 @@ use crate::model::record::NamespaceSign;
 use namespaces::{Namespace, Namespaces, own_namespace};
 use pod_processes::CgroupTrees;
 use proc::{Proc, Task};
-use question::{Filter, Found, Question};
+use question::{Filter, Found, Question, Why};
 use roster::Roster;
-use scan::{Asked, Scan, Start};
+use scan::{Asked, Party, Scan, Start};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -215,14 +215,47 @@ impl KernelCensus {
         });
         let told = self.scanning(|scan| scan.ask(proc, filter, asked));
         let told = told.map_err(|error| Error::io("read other processes", &error))?;
-        let mut all = Vec::new();
-        for ((_, pid), told) in processes.into_iter().zip(told) {
+        let (mut all, mut stalled) = (Vec::new(), Vec::new());
+        for ((owner, pid), told) in processes.into_iter().zip(told) {
             all.extend(told.found.iter().map(|found| (pid, found.clone())));
             if let Err(why) = told.result() {
                 unread.process(pid, &why);
+                if matches!(why, Why::Stalled) {
+                    stalled.push((owner.clone(), pid));
+                }
             }
         }
+        self.servers(proc, (filter, every), stalled, unread)?;
         Ok(all)
+    }
+
+    /// Notes for which servers these processes may wait.
+    fn servers(
+        &self,
+        proc: &Proc,
+        (filter, every): (&Filter, &Namespaces),
+        stalled: Vec<(Party, u32)>,
+        unread: &mut Unread,
+    ) -> Result<()> {
+        if stalled.is_empty() {
+            return Ok(());
+        }
+        let asked: Vec<Asked> = stalled
+            .iter()
+            .map(|(owner, pid)| Asked {
+                question: Question::Listed(Task::first_of(*pid)),
+                owner: Some(owner.clone()),
+            })
+            .collect();
+        let told = self.scanning(|scan| scan.ask(proc, filter, asked));
+        let told = told.map_err(|error| Error::io("read other processes", &error))?;
+        for ((_, pid), told) in stalled.into_iter().zip(told) {
+            let table = told.found.iter().find_map(namespaces::excerpt_of).transpose()?;
+            if let Some((_, table)) = table {
+                unread.servers(pid, &table, &every.all[0].table);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -591,7 +591,7 @@ pub(super) fn placed(found: &Found) -> Option<(Task, NamespaceId)> {
     }
 }
 
-fn excerpt_of(found: &Found) -> Option<Result<(u32, MountTable)>> {
+pub(super) fn excerpt_of(found: &Found) -> Option<Result<(u32, MountTable)>> {
     match found {
         Found::Table { table: Excerpt { lines, first }, .. } => {
             Some(MountTable::parse(lines).map(|table| (*first, table)))

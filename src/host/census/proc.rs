@@ -158,6 +158,16 @@ impl Proc {
         mount_tables::read_until(self.open(path, OFlag::O_RDONLY)?, end)
     }
 
+    /// Whether the process was killed and has not ended.
+    pub(super) fn is_killed(&self, pid: u32) -> bool {
+        const KILL: u64 = 1 << (nix::libc::SIGKILL - 1);
+        let status = self.text(pid, "status").unwrap_or_default();
+        let mut pending = ["SigPnd:", "ShdPnd:"]
+            .into_iter()
+            .filter_map(|name| u64::from_str_radix(fact_of(&status, name)?, 16).ok());
+        pending.any(|mask| mask & KILL != 0)
+    }
+
     /// The whole of a file.
     pub(super) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         read_rest(self.open(path, OFlag::O_RDONLY)?, LONGEST_OF_KERNEL, 16 << 10)

@@ -164,8 +164,10 @@ impl Unread {
             };
             // A server may be one that others use too: so that comes last.
             let way_out = kill.map(|kill| {
-                let ways: Vec<&str> = std::iter::once(kill.as_str()).chain(ways).collect();
-                ways.join(", or ")
+                let ways: Vec<&str> = ways.collect();
+                // A killed process that is still there waits uninterruptibly: another signal does not end that.
+                let kill = (ways.is_empty() || !proc.is_killed(first.pid)).then_some(kill.as_str());
+                kill.into_iter().chain(ways).collect::<Vec<&str>>().join(", or ")
             });
             let text = match why {
                 Why::Late if owner == Party::Root => "timed out before it was read".to_owned(),

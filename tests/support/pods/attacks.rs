@@ -47,6 +47,8 @@ pub enum Attack {
     /// Holds an open file beside one whose path is too long for a link in `/proc`, or beside a program that has
     /// such a path.
     TooLongToName { file: PathBuf, is_program: bool },
+    /// Lets a process write to a file and close it in `execve`, which waits until the file system has written it.
+    WriteBack { file: PathBuf },
 }
 
 /// Answers what keeps it up.
@@ -72,6 +74,7 @@ pub(super) fn begin(attack: Attack) -> io::Result<Vec<File>> {
         Attack::HangingFile { device } => hanging_file(&device),
         Attack::Copies { of, count } => copies(&of, count),
         Attack::TooLongToName { file, is_program } => too_long_to_name(&file, is_program),
+        Attack::WriteBack { file } => write_back(&file),
     }
 }
 
@@ -96,15 +99,26 @@ fn stick(device: &Path, at: &Path, count: u32, cgroups: &[PathBuf]) -> io::Resul
     for _ in 0..count {
         child(|| {
             cgroups.iter().try_for_each(|list| fs::write(list, "0"))?;
-            // It is closed by `execve`.
-            let _file = std::mem::ManuallyDrop::new(File::open(at)?);
-            let program = std::ffi::CString::new("/proc/self/exe")?;
-            let stuck = [c"stuck"];
-            nix::unistd::execv(&program, &stuck)?;
-            Ok(())
+            close_in_exec(File::open(at)?)
         })?;
     }
     Ok(Vec::new())
+}
+
+fn write_back(file: &Path) -> io::Result<Vec<File>> {
+    child(|| {
+        let mut file = File::options().write(true).open(file)?;
+        file.write_all(b"text")?;
+        close_in_exec(file)
+    })?;
+    Ok(Vec::new())
+}
+
+/// Returns only if the kernel refuses.
+fn close_in_exec(file: File) -> io::Result<()> {
+    let _file = std::mem::ManuallyDrop::new(file);
+    nix::unistd::execv(c"/proc/self/exe", &[c"stuck"])?;
+    Ok(())
 }
 
 /// Answers whatever is asked, but not FLUSH. The numbers are those of linux/fuse.h.

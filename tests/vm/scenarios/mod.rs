@@ -4,6 +4,7 @@ mod again;
 mod by_hand;
 mod cost;
 mod databases;
+mod dead_server;
 mod deleted;
 mod endurance;
 mod first_life;
@@ -63,7 +64,7 @@ pub(crate) struct Scenario {
 }
 
 /// All of them, in the order in which they are played.
-pub(crate) const ALL: [Scenario; 46] = [
+pub(crate) const ALL: [Scenario; 47] = [
     first_life::SCENARIO,
     late::SCENARIO,
     grow::SCENARIO,
@@ -74,6 +75,7 @@ pub(crate) const ALL: [Scenario; 46] = [
     by_hand::SCENARIO,
     unasked::SCENARIO,
     mounts::SCENARIO,
+    dead_server::SCENARIO,
     again::SCENARIO,
     letters::REUSED,
     letters::SWAPPED,

@@ -2,7 +2,7 @@
 
 use super::{Outcome, Scene, Stop, Volume};
 use crate::orders::{Ask, Said};
-use crate::support::pods::{Order, Report};
+use crate::support::pods::{Attack, Order, Report};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -97,6 +97,14 @@ impl Scene<'_> {
     pub(crate) fn write(&mut self, container: &Running, file: &str) -> Outcome {
         let order = Order::Write { path: file.into(), pause: PERIOD };
         self.tell(container, &order).map(drop)
+    }
+
+    /// Lets a child of a container write to a file and close it in `execve`. Answers its PID.
+    pub(crate) fn write_back(&mut self, container: &Running, file: &str) -> Outcome<u32> {
+        self.tell(container, &Order::Attack(Attack::WriteBack { file: file.into() }))?;
+        let children = format!("cat /proc/{0}/task/{0}/children", container.pid);
+        let child = self.machine.shell(&children)?;
+        child.trim().parse().map_err(|_| Stop::Broken(format!("{children}: {child:?}")))
     }
 
     /// How its writing went so far.
