@@ -87,6 +87,13 @@ pub(super) fn run(words: &[String], stage: &mut Stage<'_>) -> Result<u8> {
     })?;
     let configured = Configured::read();
     let found = configured.with_patient_driver("node servers", PATIENCE, |driver| {
+        if !driver.ports.cloud.capabilities().is_remote {
+            return Err(Error::new(
+                Kind::Config,
+                "the local cloud has no servers to check nodes against",
+            )
+            .hint("set cloud.kind to the cloud of these nodes"));
+        }
         list.items.iter().map(|node| Ok((&node.metadata.name, seen(driver, node)?))).collect()
     })?;
     let (table, is_whole) = table(found);
