@@ -146,8 +146,12 @@ pub trait Devices {
     fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>>;
     /// Makes the kernel look again how large the disk is.
     fn rescan(&self, device: &Device) -> Result<()>;
-    /// Removes from `/dev` what a killed call left for this volume, and its link once it is not mounted.
+    /// Removes what a killed call left for this volume in `/dev`.
     fn tidy(&self, id: &VolumeId);
+    /// Whether the volume has a link in `/dev`, which a mount leaves.
+    fn has_link(&self, id: &VolumeId) -> bool;
+    /// Removes that link; the volume is not mounted.
+    fn remove_link(&self, id: &VolumeId);
 }
 
 /// What a disk is looked at for.

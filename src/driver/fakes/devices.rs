@@ -149,4 +149,8 @@ impl Devices for FakeDevices {
     }
 
     fn tidy(&self, _: &VolumeId) {}
+    fn has_link(&self, _: &VolumeId) -> bool {
+        false
+    }
+    fn remove_link(&self, _: &VolumeId) {}
 }

@@ -284,6 +284,14 @@ impl Devices for SysfsDevices {
         device_nodes::tidy(id);
     }
 
+    fn has_link(&self, id: &VolumeId) -> bool {
+        device_nodes::has_link(id)
+    }
+
+    fn remove_link(&self, id: &VolumeId) {
+        device_nodes::remove_if_free(id);
+    }
+
     fn watch(&self) -> Box<dyn Events> {
         Box::new(DiskEvents::subscribe(&self.by_id))
     }
