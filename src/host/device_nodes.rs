@@ -1,9 +1,10 @@
 //! Device nodes made from a proven number.
 //!
 //! A name in `/dev` can belong to another disk by the time it is opened. So a node is opened and
-//! then compared by number; and what is mounted gets a node of its own,
-//! `/dev/incloud-disk/<volume id>`, made from the number and gone after the mount. The name stays
-//! in the mount table as a label for people.
+//! then compared by number; and a volume is mounted from a node of its own,
+//! `/dev/incloud-disk/<volume id>`, made from the number. The name stays in the mount table, as a
+//! label for people. Once mounted, the node gives way to a link to the kernel's node, so that the
+//! source that `df` shows exists; the next mount, such as a heal's, replaces the link.
 
 use super::locks::{Lock, Locked, Locks};
 use super::{at_hand, worker};
@@ -127,6 +128,19 @@ impl Node {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Replaces the node, from which the volume has been mounted, with a link to the kernel's own.
+    /// The driver itself never follows it.
+    pub fn replace_with_link(mut self, device: &Device) {
+        let Some(name) = self.name.take() else { return };
+        let linked = fs::remove_file(&self.path)
+            .and_then(|()| std::os::unix::fs::symlink(device.kernel_node(), &self.path));
+        if let Err(error) = linked {
+            tracing::debug!(path = %self.path.display(), %error, "no link to the disk");
+        }
+        drop(name);
+        remove_folders();
+    }
 }
 
 impl Drop for Node {
@@ -137,16 +151,23 @@ impl Drop for Node {
     }
 }
 
-/// Removes what a killed call left of a volume's node, unless another configuration uses it.
+/// Removes what a killed call left of a volume's node, unless another configuration uses it, and the
+/// link of a volume that is no longer mounted.
 pub fn tidy(id: &VolumeId) {
     let path = label_of(id);
-    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
     let lock_of = Path::new(FOLDER).join(LOCKS).join(format!("{id}.lock"));
-    if (is_there(&path) || is_there(&lock_of))
-        && let Ok(Locked::Held(name)) = lock(id, Deadline::after(Duration::ZERO))
-    {
+    let is_left = match fs::symlink_metadata(&path) {
+        Ok(found) => !found.is_symlink() || !may_be_mounted(&path),
+        Err(_) => fs::symlink_metadata(lock_of).is_ok(),
+    };
+    if is_left && let Ok(Locked::Held(name)) = lock(id, Deadline::after(Duration::ZERO)) {
         remove(&path, name);
     }
+}
+
+fn may_be_mounted(label: &Path) -> bool {
+    let is_its = |mount: &Mount| is_labelled(mount) && Path::new(&mount.source) == label;
+    super::mounts::read_table().map_or(true, |table| table.mounts().iter().any(is_its))
 }
 
 fn remove(path: &Path, name: Lock) {

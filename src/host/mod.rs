@@ -153,7 +153,7 @@ pub trait Devices {
     fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>>;
     /// Makes the kernel look again how large the disk is.
     fn rescan(&self, device: &Device) -> Result<()>;
-    /// Removes what a killed call left for this volume in `/dev`.
+    /// Removes from `/dev` what a killed call left for this volume, and its link once it is not mounted.
     fn tidy(&self, id: &VolumeId);
 }
 

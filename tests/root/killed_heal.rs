@@ -14,6 +14,7 @@ use crate::support::{Node, output_of, with_files};
 use crate::switch::kinds::{bind, essence, must_become_the_same, propagate, tmpfs};
 use crate::switch::methods;
 use crate::volume::Volume;
+use incloud_disk::host::device_nodes;
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::mountinfo::MountTable;
 use incloud_disk::model::mount::replacement::{Method, group_of};
@@ -140,9 +141,10 @@ impl Machine {
         goes_on(&mut self.container, 3);
         assert_eq!(self.volume.record()["switching"], serde_json::Value::Null, "{what}");
         the_dead_disk_is_let_go(&self.volume.node);
-        for path in self.volume.label_and_lock() {
-            assert!(fs::symlink_metadata(&path).is_err(), "{what}: {} is left", path.display());
-        }
+        let [lock, label] = self.volume.label_and_lock();
+        assert!(fs::symlink_metadata(&lock).is_err(), "{what}: {} is left", lock.display());
+        let leads_to = fs::metadata(&label).map(|disk| device_nodes::number_of(&disk));
+        assert_eq!(leads_to.unwrap(), Some(*newest), "{what}: where the link leads");
     }
 
     fn take_down(self) {

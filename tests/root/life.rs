@@ -75,7 +75,8 @@ fn up(volume: &Volume, fs_type: &str) -> String {
 
     make_folder(&volume.global());
     twice(volume, &volume.stage());
-    assert!(!volume.label().exists(), "the labelled node outlives the mount");
+    let disk = Path::new("/dev").join(&letter);
+    assert_eq!(fs::read_link(volume.label()).unwrap(), disk, "what `df` shows leads to the disk");
     make_folder(&volume.pod(POD));
     twice(volume, &volume.publish(POD));
     for place in [volume.global(), volume.pod(POD)] {
@@ -109,6 +110,7 @@ fn down(volume: &Volume, letter: &str) {
     fs::remove_dir(volume.global()).expect("kubelet's rmdir of the global folder");
     twice(volume, &volume.unstage());
     assert!(volume.record()["staged"].is_null());
+    assert!(fs::symlink_metadata(volume.label()).is_err(), "the link outlives the mount");
     assert!(files::can_be_opened_alone(&volume.link()), "kubelet would call the device busy");
 
     twice(volume, &volume.detach());

@@ -190,6 +190,9 @@ impl Unmounting<'_> {
             let disks = (to_free.disks.as_slice(), to_free.numbers.as_slice());
             self.copies.end_views_left(id.as_ref(), &folder, disks, outcome)?;
             self.mounts.tidy_exchange(&folder);
+            if let Some(id) = &id {
+                self.devices.tidy(id);
+            }
         }
         // What was unmounted is remembered either way: the next call goes on from there.
         let is_free = match role {

@@ -128,10 +128,12 @@ impl Mounts for KernelMounts {
         ));
         let node = Node::labelled(request.id, request.device)?;
         match new_mount_api::mount(request, node.path()) {
-            Ok(()) => Ok(()),
-            Err(Failure::Error(error)) => Err(error),
-            Err(Failure::Unsupported) => old_mount_api::mount(request, node.path()),
+            Ok(()) => {}
+            Err(Failure::Error(error)) => return Err(error),
+            Err(Failure::Unsupported) => old_mount_api::mount(request, node.path())?,
         }
+        node.replace_with_link(request.device);
+        Ok(())
     }
 
     fn bind(&self, source: &Mount, target: &Path, read_only: bool) -> Result<()> {
