@@ -83,7 +83,8 @@ impl System {
             let process = self.proc.join(pid.to_string());
             let comm = fs::read_to_string(process.join("comm")).unwrap_or_default();
             // The kernel keeps the first 15 characters of a name.
-            comm.trim_end() == "kube-controller" && has_libudev(&process.join("root")) == Some(false)
+            comm.trim_end() == "kube-controller"
+                && has_libudev(&process.join("root")) == Some(false)
         };
         let entries = fs::read_dir(&self.proc).into_iter().flatten().flatten();
         let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
