@@ -5,7 +5,6 @@
 //! is one request with its numbers from the kernel's headers.
 #![allow(unsafe_code)]
 
-use super::device_nodes::split;
 use crate::model::disk::device::DeviceNumber;
 use nix::errno::Errno;
 use nix::libc;
@@ -350,12 +349,16 @@ pub fn place_of(folder: impl AsFd, path: &str) -> Result<FileLocation> {
             // Before Linux 4.11.
             Err(rustix::io::Errno::NOSYS) => {
                 let found = rustix::fs::statat(folder, path, how).map_err(errno)?;
-                (split(found.st_dev), split(found.st_rdev), found.st_mode)
+                (number(found.st_dev), number(found.st_rdev), found.st_mode)
             }
             Err(error) => return Err(errno(error)),
         };
     let is_disk = mode & libc::S_IFMT == libc::S_IFBLK;
     Ok(FileLocation { file_system, disk: is_disk.then_some(disk) })
+}
+
+fn number(raw: u64) -> DeviceNumber {
+    DeviceNumber { major: rustix::fs::major(raw), minor: rustix::fs::minor(raw) }
 }
 
 fn errno(error: rustix::io::Errno) -> Errno {
