@@ -12,6 +12,7 @@ mod sysfs;
 mod transport;
 #[cfg(feature = "udev")]
 mod udev;
+mod udevd;
 
 use self::events::DiskEvents;
 use self::sysfs::{DiskFolder, Sysfs};

@@ -3,7 +3,7 @@
 //! What udev says is a hint: a disk is proven by sysfs alone. Without the feature `udev` the
 //! binary needs no library and works by sysfs and the kernel's events.
 
-use super::events::udevd_runs;
+use super::udevd;
 use crate::host::Events;
 use crate::host::clock::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Shown, UdevEntry};
@@ -105,7 +105,7 @@ fn time_left(node: &fs::Metadata) -> Duration {
 }
 
 fn is_processed(number: DeviceNumber) -> bool {
-    !udevd_runs()
+    !udevd::runs()
         || disk(number).is_none_or(|disk| disk.is_initialized())
             && !Path::new("/run/udev/queue").exists()
 }
@@ -121,7 +121,7 @@ pub(super) fn entry(
     number: DeviceNumber,
     others: impl Fn() -> Vec<String>,
 ) -> Option<UdevEntry> {
-    let disk = disk(number).filter(|disk| udevd_runs() && disk.syspath().starts_with(sysfs))?;
+    let disk = disk(number).filter(|disk| udevd::runs() && disk.syspath().starts_with(sysfs))?;
     let text = |name: &str| Some(disk.property_value(name)?.to_str()?.to_owned());
     let shown = SERIALS.iter().filter_map(|file| Some(Shown::Serial { file, text: text(file)? }));
     let links = text("DEVLINKS").unwrap_or_default();
