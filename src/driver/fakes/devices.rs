@@ -114,10 +114,6 @@ impl Devices for FakeDevices {
         Vec::new()
     }
 
-    fn udev_says(&self, _: &Identity) -> Vec<String> {
-        Vec::new()
-    }
-
     fn presence(&self, number: DeviceNumber, wanted: &Identity) -> Result<Presence> {
         Ok(match self.shown_by(number)? {
             None => Presence::Absent,
