@@ -162,6 +162,7 @@ impl Detaching<'_> {
         self.attachments.forget_answers(id);
         if self.attachments.is_here(node, Some(server)) {
             self.refusals.end_refusals(id, &[TearDown::Detach]);
+            self.recovery.remove_link(id);
         }
         self.forget_everywhere(id, state.as_ref(), (Some(server), outcome), name)?;
         Ok(outcome)
