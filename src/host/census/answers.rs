@@ -1,7 +1,7 @@
 //! What a reader reads to answer a question.
 
 use super::proc::{Proc, Task, has_ended};
-use super::question::{Door, Excerpt, Filter, Found, Question};
+use super::question::{Batch, Door, Excerpt, Filter, Found, Line, Question, Why};
 use crate::host::kernel::{
     self, Direction, FileLocation, loop_status, mount_namespace_beside, place_of,
 };
@@ -27,7 +27,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// `PROC_USER_INIT_INO`: the user namespace of the machine itself.
 const INITIAL_USERS: u64 = 0xEFFF_FFFD;
@@ -51,8 +51,10 @@ type Tell<'a> = &'a mut dyn FnMut(Found) -> io::Result<()>;
 pub(super) struct Reading {
     proc: Proc,
     /// The mounts of the namespace that was asked for last.
-    last: RefCell<Option<(u64, Mounts)>>,
+    last: RefCell<Option<(Option<NamespaceId>, Mounts)>>,
     own: RefCell<Option<Mounts>>,
+    /// The namespace that was opened last.
+    opened: RefCell<Option<File>>,
 }
 
 /// A mount table by the ids of its mounts.
@@ -76,80 +78,98 @@ impl Mounts {
 impl Reading {
     pub(super) fn begin(proc: &Path, trusted: u32) -> io::Result<Self> {
         let proc = Proc::at(proc, trusted).map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(Self { proc, last: RefCell::default(), own: RefCell::default() })
+        let (last, own, opened) = Default::default();
+        Ok(Self { proc, last, own, opened })
     }
 
-    /// Between batches mounts change.
-    pub(super) fn forget(&self) {
+    /// Tells what it finds, and the end of each question, until the time for the batch or its slice is over.
+    pub(super) fn answer_all(
+        &self,
+        batch: &Batch,
+        say: &mut dyn FnMut(Line) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let start = Instant::now();
+        let after = |milliseconds| start + Duration::from_millis(milliseconds);
+        // Between batches mounts change.
         self.last.take();
         self.own.take();
+        self.opened.take();
+        for (at, question) in batch.questions.iter().enumerate() {
+            let begin = Instant::now();
+            if at > 0 && begin >= after(batch.slice) {
+                break;
+            }
+            let until = after(batch.limit).min(begin + Duration::from_millis(batch.each));
+            let mut tell = |found| say(Line::Found(found));
+            let ended = self.answer(question, &batch.filter, until, &mut tell);
+            let ended = ended.map_err(|error| match error.kind() {
+                io::ErrorKind::TimedOut => Why::Late,
+                _ => Why::Failed(error.into()),
+            });
+            let took = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+            say(Line::End(ended, took))?;
+        }
+        say(Line::Done)
     }
 
     /// Tells what it finds; an error of kind `TimedOut` if it was not done in time.
-    pub(super) fn answer(
+    fn answer(
         &self,
         question: &Question,
         filter: &Filter,
         until: Instant,
         tell: Tell<'_>,
-    ) -> io::Result<Option<File>> {
+    ) -> io::Result<()> {
         match question {
             Question::Place { task, or_another } => {
                 let (task, namespace) = self.place(*task, *or_another)?;
-                tell(Found::Namespace { task, namespace })?;
+                tell(Found::Namespace { task, namespace })
             }
-            Question::Table { namespace, tasks } => {
-                self.table(*namespace, tasks, filter, until, tell)?;
+            Question::Table { namespace, doors } => {
+                self.table(*namespace, doors, filter, until, tell)
             }
             Question::Listed(task) => {
                 let text = self.proc.table(*task, until)?;
                 let table = excerpt(&text, filter, true)?;
-                tell(Found::Table { namespace: None, table })?;
+                tell(Found::Table { namespace: None, table })
             }
-            Question::List { these, is_only } => self.list(these, *is_only, until, tell)?,
-            Question::Enter(namespaces) => self.enter_listed(namespaces, filter, until, tell)?,
-            Question::EnterBy { namespace, doors } => {
-                let door = self.door_to(*namespace, doors)?.ok_or(Errno::ESRCH)?;
-                self.tell_inside(&door, *namespace, filter, until, tell)?;
-            }
-            Question::References(pid) => self.references(*pid, until, tell)?,
-            Question::Files { pid, namespace } => {
-                Search { reading: self, filter, until, tell }.process(*pid, *namespace)?;
-            }
+            Question::List { these, is_only } => self.list(these, *is_only, until, tell),
+            Question::Enter(namespaces) => self.enter_listed(namespaces, filter, until, tell),
+            Question::References(pid) => self.references(*pid, until, tell),
+            Question::Files(pid) => Search { reading: self, filter, until, tell }.process(*pid),
             Question::Loop { node, number, file, may_be_ours } => {
-                if is_behind(node, *number, file.as_ref(), *may_be_ours, &filter.numbers)? {
-                    tell(Found::Yes)?;
+                match is_behind(node, *number, file.as_ref(), *may_be_ours, &filter.numbers)? {
+                    true => tell(Found::Yes),
+                    false => Ok(()),
                 }
             }
             Question::Swap(area) => {
                 let place = place_at(area.as_ref())?;
-                if filter.numbers.contains(&place.disk.unwrap_or(place.file_system)) {
-                    tell(Found::Yes)?;
+                match filter.numbers.contains(&place.disk.unwrap_or(place.file_system)) {
+                    true => tell(Found::Yes),
+                    false => Ok(()),
                 }
             }
-            Question::ExtIds(tasks) => self.ext_ids(tasks, until, tell)?,
-            Question::Open { namespace, doors, is_listed } => {
-                if let Some(door) = self.door_to(*namespace, doors)? {
-                    return Ok(Some(door));
-                }
-                if *is_listed {
-                    let is_it = |id, _: &File| {
-                        if id == *namespace {
-                            ControlFlow::Break(())
-                        } else {
-                            ControlFlow::Continue(())
-                        }
-                    };
-                    return files::unless_lack(self.walk(is_it)).map(Option::flatten);
-                }
+            Question::ExtIds(tasks) => self.ext_ids(tasks, until, tell),
+            Question::Open { namespace, doors } => {
+                let is_it = |id, _: &File| match id == *namespace {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                };
+                let opened = match self.door_to(*namespace, doors)? {
+                    None => files::unless_lack(self.walk(is_it))?.flatten(),
+                    opened => opened,
+                };
+                let number = opened.as_ref().map(AsRawFd::as_raw_fd);
+                self.opened.replace(opened);
+                number.map_or(Ok(()), |number| tell(Found::Opened(number)))
             }
-            Question::State(pid) => {
+            Question::Began(pid) => {
                 let text = self.proc.read(&format!("{pid}/stat"))?;
-                let (state, began) = machine::state_in(&text).ok_or(Errno::EINVAL)?;
-                tell(Found::State(state, began))?;
+                let (_, began) = machine::state_in(&text).ok_or(Errno::EINVAL)?;
+                tell(Found::Began(began))
             }
         }
-        Ok(None)
     }
 
     fn place(&self, task: Task, or_another: bool) -> io::Result<(Task, u64)> {
@@ -169,39 +189,40 @@ impl Reading {
         }
     }
 
-    /// The mounts of the namespace in which these live. A process whose root is a directory further
-    /// down sees only what is mounted below that: so one at the namespace's own root is asked, and where there is
-    /// none this process goes in.
+    /// The mounts of a namespace. A process whose root is a directory further down sees only what is mounted below
+    /// that: so one at the namespace's own root is asked, and where there is none this process goes in.
     fn table(
         &self,
         namespace: u64,
-        tasks: &[Task],
+        doors: &[Door],
         filter: &Filter,
         until: Instant,
         tell: Tell<'_>,
     ) -> io::Result<()> {
-        let mut doors = tasks.iter().map(|task| self.open_door(&Door::Task(*task), namespace));
-        let door = doors.find_map(Result::ok).flatten();
-        let user = door.as_ref().and_then(|door| maker(door).ok()).flatten();
+        let door = self.door_to(namespace, doors);
+        let user = match &door {
+            Ok(Some(door)) => maker(door).ok().flatten(),
+            _ => None,
+        };
         if user.is_some() {
             tell(Found::Maker { namespace, user })?;
         }
-        for task in tasks {
-            match self.proc.link(&format!("{task}/root")) {
-                // For a process of another namespace the kernel spells the path from the root of that.
-                Ok(root) if root == Path::new("/") => match self.proc.table(*task, until) {
-                    Ok(text) => {
-                        let table = excerpt(checked(&text, user)?, filter, false)?;
-                        return tell(Found::Table { namespace: Some(namespace), table });
-                    }
-                    Err(error) if has_ended(&error) => {}
-                    Err(error) => return Err(error),
-                },
-                _ => {}
+        for door in doors {
+            let Door::Task(task) = door else { continue };
+            // For a process of another namespace the kernel spells the path from the root of that.
+            if !self.proc.link(&format!("{task}/root")).is_ok_and(|root| root == Path::new("/")) {
+                continue;
+            }
+            match self.proc.table(*task, until) {
+                Ok(text) => {
+                    let table = excerpt(checked(&text, user)?, filter, false)?;
+                    return tell(Found::Table { namespace: Some(namespace), table });
+                }
+                Err(error) if has_ended(&error) => {}
+                Err(error) => return Err(error),
             }
         }
-        let door = door.ok_or(Errno::ESRCH)?;
-        self.tell_inside(&door, namespace, filter, until, tell)
+        self.tell_inside(&door?.ok_or(Errno::ESRCH)?, namespace, filter, until, tell)
     }
 
     fn tell_inside(
@@ -414,7 +435,6 @@ impl Reading {
     fn with_mounts<T>(
         &self,
         task: Task,
-        namespace: Option<u64>,
         until: Instant,
         work: impl FnOnce(&Mounts, &Mounts) -> T,
     ) -> io::Result<T> {
@@ -423,10 +443,10 @@ impl Reading {
             *own = Some(Mounts::of(parsed(&self.proc.read_table("thread-self/mountinfo", None)?)?));
         }
         let mut last = self.last.borrow_mut();
-        if last.as_ref().is_none_or(|(id, _)| Some(*id) != namespace) {
+        let namespace = self.proc.namespace(task).ok();
+        if last.as_ref().is_none_or(|(id, _)| id.is_none() || *id != namespace) {
             let text = self.proc.table(task, until)?;
-            let mounts = Mounts::of(parsed(checked(&text, Some(0))?)?);
-            *last = Some((namespace.unwrap_or_default(), mounts));
+            *last = Some((namespace, Mounts::of(parsed(checked(&text, Some(0))?)?)));
         }
         let (Some(own), Some((_, last))) = (own.as_ref(), last.as_ref()) else {
             return Err(Errno::EINVAL.into());
@@ -447,7 +467,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn process(&mut self, pid: u32, namespace: Option<u64>) -> io::Result<()> {
+    fn process(&mut self, pid: u32) -> io::Result<()> {
         let proc = &self.reading.proc;
         // A kernel thread has no program, and neither has a process that has ended.
         let mut task = Task::first_of(pid);
@@ -461,7 +481,7 @@ impl Search<'_> {
         }
         let descriptors = proc.descriptors(task)?;
         let (reading, until) = (self.reading, self.until);
-        reading.with_mounts(task, namespace, until, |own, beside| {
+        reading.with_mounts(task, until, |own, beside| {
             for (tie, link) in [(Tie::WorkingFolder, "cwd"), (Tie::RootFolder, "root")] {
                 self.directory(task, (tie, link), beside)?;
             }

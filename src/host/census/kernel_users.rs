@@ -2,13 +2,12 @@
 //! swap areas. They have no process that could be named.
 
 use super::answers::DELETED;
-use super::namespaces::{Namespace, Namespaces};
-use super::proc::Proc;
-use super::question::{Filter, Question, Why};
-use super::scan::{Asked, Party, Response, Scan};
+use super::look::Look;
+use super::question::{Question, Why};
+use super::scan::{Party, Response};
 use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::errno_text;
+use crate::model::error::{Result, errno_text};
 use crate::model::mount::disk_users::{KernelUse, Untold};
 use crate::model::mount::mountinfo::unescape;
 use nix::errno::Errno;
@@ -17,17 +16,6 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Where to look.
-pub(super) struct Kernel<'a> {
-    pub(super) scan: &'a mut Scan,
-    pub(super) filter: &'a Filter,
-    pub(super) proc: &'a Proc,
-    pub(super) sysfs: &'a Path,
-    pub(super) dev: &'a Path,
-    pub(super) every: &'a Namespaces,
-    pub(super) numbers: &'a [DeviceNumber],
-}
 
 /// What was found, and what could not be read.
 #[derive(Default)]
@@ -52,8 +40,8 @@ struct Loop {
     question: Question,
 }
 
-impl Kernel<'_> {
-    pub(super) fn users(&mut self) -> io::Result<KernelFound> {
+impl Look<'_> {
+    pub(super) fn kernel_users(&mut self) -> Result<KernelFound> {
         let mut found = KernelFound::default();
         self.holders(&mut found);
         self.loops(&mut found)?;
@@ -62,8 +50,8 @@ impl Kernel<'_> {
     }
 
     fn holders(&self, found: &mut KernelFound) {
-        for number in self.numbers {
-            let folder = self.sysfs.join(format!("dev/block/{number}/holders"));
+        for number in &self.filter.numbers {
+            let folder = self.census.sysfs.join(format!("dev/block/{number}/holders"));
             match fs::read_dir(&folder) {
                 Ok(entries) => {
                     for entry in entries {
@@ -82,8 +70,8 @@ impl Kernel<'_> {
         }
     }
 
-    fn loops(&mut self, found: &mut KernelFound) -> io::Result<()> {
-        let block = self.sysfs.join("block");
+    fn loops(&mut self, found: &mut KernelFound) -> Result<()> {
+        let block = self.census.sysfs.join("block");
         let entries = fs::read_dir(&block).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let entries = match entries {
             Ok(entries) => entries,
@@ -99,7 +87,7 @@ impl Kernel<'_> {
                 Err(error) => found.miss(format!("what is behind {name}"), errno_text(&error)),
             }
         }
-        let told = self.ask(loops.iter().map(|one| one.question.clone()).collect())?;
+        let told = self.ask_for_root(loops.iter().map(|one| one.question.clone()))?;
         for (one, told) in loops.into_iter().zip(told) {
             let uses = match told.result() {
                 Ok(found) => !found.is_empty(),
@@ -118,19 +106,18 @@ impl Kernel<'_> {
         Ok(())
     }
 
-    fn ask(&mut self, questions: Vec<Question>) -> io::Result<Vec<Response>> {
-        let asked =
-            questions.into_iter().map(|question| Asked { question, owner: Some(Party::Root) });
-        self.scan.ask(self.proc, self.filter, asked)
+    fn ask_for_root(&mut self, questions: impl Iterator<Item = Question>) -> Result<Vec<Response>> {
+        let asked: Vec<_> = questions.map(|question| (Party::Root, question)).collect();
+        self.ask(&asked)
     }
 
     fn loop_of(&self, name: &str) -> io::Result<Option<Loop>> {
-        let folder = self.sysfs.join("block").join(name);
+        let folder = self.census.sysfs.join("block").join(name);
         let file = fs::read(folder.join("loop/backing_file"))?;
         let file = file.strip_suffix(b"\n").unwrap_or(&file);
         let Ok(number) = fs::read_to_string(folder.join("dev"))?.parse() else { return Ok(None) };
         let kept = Path::new(OsStr::from_bytes(file.strip_suffix(DELETED).unwrap_or(file)));
-        let (node, may_be_ours) = (self.dev.join(name), self.may_be_ours(kept));
+        let (node, may_be_ours) = (self.census.dev.join(name), self.may_be_ours(kept));
         let (name, file) = (name.to_owned(), PathBuf::from(OsStr::from_bytes(file)));
         let question = Question::Loop { node, number, file: file.clone().into(), may_be_ours };
         Ok(Some(Loop { name, file, may_be_ours, question }))
@@ -138,15 +125,13 @@ impl Kernel<'_> {
 
     /// Whether in some namespace the path leads into one of the file systems.
     fn may_be_ours(&self, path: &Path) -> bool {
-        self.every.all.iter().any(|namespace| self.leads_to_ours(namespace, path))
+        self.all.iter().any(|namespace| {
+            let found = namespace.table.covering(path);
+            found.is_some_and(|mount| self.filter.numbers.contains(&mount.number))
+        })
     }
 
-    fn leads_to_ours(&self, namespace: &Namespace, path: &Path) -> bool {
-        let found = namespace.table.covering(path);
-        found.is_some_and(|mount| self.numbers.contains(&mount.number))
-    }
-
-    fn swaps(&mut self, found: &mut KernelFound) -> io::Result<()> {
+    fn swaps(&mut self, found: &mut KernelFound) -> Result<()> {
         let text = match self.proc.read("swaps") {
             Ok(text) => text,
             // A kernel without swap.
@@ -158,7 +143,7 @@ impl Kernel<'_> {
         };
         let lines = text.split(|byte| *byte == b'\n').skip(1);
         let areas: Vec<PathBuf> = lines.filter_map(area).collect();
-        let told = self.ask(areas.iter().map(|area| Question::Swap(area.into())).collect())?;
+        let told = self.ask_for_root(areas.iter().map(|area| Question::Swap(area.into())))?;
         for (path, told) in areas.into_iter().zip(told) {
             let Err(why) = told.end else {
                 if !told.found.is_empty() {
@@ -179,10 +164,10 @@ impl Kernel<'_> {
     /// Whether the path ends in the kernel's name of one of the disks.
     fn is_named(&self, path: &Path) -> bool {
         let name_of = |number: &DeviceNumber| {
-            let folder = self.sysfs.join(format!("dev/block/{number}"));
+            let folder = self.census.sysfs.join(format!("dev/block/{number}"));
             Some(fs::canonicalize(folder).ok()?.file_name()?.to_owned())
         };
-        self.numbers.iter().filter_map(name_of).any(|name| path.file_name() == Some(&name))
+        self.filter.numbers.iter().filter_map(name_of).any(|name| path.file_name() == Some(&name))
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! On a machine with 620 processes the trees take a tenth of the time of the processes.
 
-use super::cgroups::is_tree_of;
+use super::cgroups::{has_controllers, is_tree};
 use super::proc::{Proc, has_ended, number_of_link};
 use crate::host::files;
 use crate::model::cgroup::{PodFolder, pod_of};
@@ -39,13 +39,14 @@ pub(super) struct PodProcesses {
 
 impl CgroupTrees {
     /// The trees, if every one that the kernel has is mounted here, from its root on.
-    pub(super) fn here(proc: &Proc, own: &MountTable) -> io::Result<Self> {
+    pub(super) fn here(proc: &Proc) -> io::Result<Self> {
+        let own = proc.own_table().map_err(|error| io::Error::other(error.cause))?;
         // A kernel without cgroups has no such file.
         let text = files::unless_lack(proc.read("self/cgroup"))?.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let below_pods =
             text.lines().any(|line| line.split(['/', ':']).any(|name| pod_of(name).is_some()));
-        Ok(Self { trees: trees(proc, own, &text), below_pods })
+        Ok(Self { trees: trees(proc, &own, &text), below_pods })
     }
 
     pub(super) fn of_pod(&self, proc: &Proc, pod: &ConsumerId) -> io::Result<PodProcesses> {
@@ -53,7 +54,7 @@ impl CgroupTrees {
         let walk = Walk { folder: &folder, makers: proc.trusted() };
         if let Some(trees) = &self.trees {
             let mut found = PodProcesses::default();
-            let walked = trees.iter().try_for_each(|root| walk.below(root, false, &mut found));
+            let walked = trees.iter().try_for_each(|root| walk.through(root, false, &mut found));
             if walked.is_ok() {
                 return Ok(found);
             }
@@ -69,8 +70,11 @@ fn trees(proc: &Proc, own: &MountTable, text: &str) -> Option<Vec<PathBuf>> {
     }
     let root_of = |line: &str| {
         let controllers = line.split(':').nth(1)?;
-        let is_whole =
-            |mount: &&Mount| mount.root == Path::new("/") && is_tree_of(mount, controllers, own);
+        let is_whole = |mount: &&Mount| {
+            mount.root == Path::new("/")
+                && has_controllers(mount, controllers)
+                && is_tree(mount, own)
+        };
         own.mounts().iter().find(is_whole).map(|mount| mount.target.clone())
     };
     let roots = text.lines().map(root_of).collect::<Option<Vec<_>>>()?;
@@ -105,55 +109,31 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Down from a folder above all of the pod's, or from the pod's own.
-    fn through(&self, path: &Path, is_named: bool, found: &mut PodProcesses) -> io::Result<()> {
-        let Some(folder) = unless_removed(fs::metadata(path))? else { return Ok(()) };
-        // A user's, who names folders as he likes.
-        if folder.uid() != self.makers {
-            return Ok(());
-        }
-        found.has_folder |= is_named;
-        self.within(path, &folder, is_named, found)
-    }
-
-    /// All that is below a folder of the pod is the pod's, whichever process made it.
-    fn inside(&self, path: &Path, found: &mut PodProcesses) -> io::Result<()> {
-        match unless_removed(fs::metadata(path))? {
-            Some(folder) => self.within(path, &folder, true, found),
-            None => Ok(()),
-        }
-    }
-
-    fn within(
-        &self,
-        path: &Path,
-        folder: &fs::Metadata,
-        inside: bool,
-        found: &mut PodProcesses,
-    ) -> io::Result<()> {
-        if inside {
-            found.pids.extend(processes_in(path)?);
-        }
-        if folder.nlink() == LEAF { Ok(()) } else { self.below(path, inside, found) }
-    }
-
-    fn below(&self, path: &Path, inside: bool, found: &mut PodProcesses) -> io::Result<()> {
+    /// Down from a folder above all of the pod's, or from one of the pod.
+    fn through(&self, path: &Path, is_inside: bool, found: &mut PodProcesses) -> io::Result<()> {
         let Some(entries) = unless_removed(fs::read_dir(path))? else { return Ok(()) };
         for entry in entries {
             let Some(entry) = unless_removed(entry)? else { break };
+            let Some(folder) = unless_removed(entry.metadata())? else { continue };
             // Links are other names of trees, such as `cpu` for `cpu,cpuacct`.
-            if !unless_removed(entry.file_type())?.is_some_and(|kind| kind.is_dir()) {
+            if !folder.is_dir() {
                 continue;
             }
-            if inside {
-                self.inside(&entry.path(), found)?;
-                continue;
-            }
-            let name = entry.file_name();
+            // All that is below a folder of the pod is the pod's, whichever process made it.
+            let (name, path) = (entry.file_name(), entry.path());
             let name = name.to_string_lossy();
-            let is_named = self.folder.is_named(&name);
-            if is_named || self.folder.may_be_below(&name) {
-                self.through(&entry.path(), is_named, found)?;
+            let is_named = !is_inside && self.folder.is_named(&name);
+            let may_be_below = is_inside || is_named || self.folder.may_be_below(&name);
+            // A user's, who names folders as he likes.
+            if !may_be_below || !is_inside && folder.uid() != self.makers {
+                continue;
+            }
+            found.has_folder |= is_named;
+            if is_inside || is_named {
+                found.pids.extend(processes_in(&path)?);
+            }
+            if folder.nlink() != LEAF {
+                self.through(&path, is_inside || is_named, found)?;
             }
         }
         Ok(())

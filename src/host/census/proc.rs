@@ -72,7 +72,7 @@ impl Proc {
 
     /// Whether root made a folder of a cgroup tree, and all above it.
     pub(super) fn is_made_by_root(&self, step: Step<'_>) -> bool {
-        let makers = || Makers::new(self.own_table().unwrap_or_default(), self.trusted);
+        let makers = || Makers::new(&self.own_table().unwrap_or_default(), self.trusted);
         self.makers.get_or_init(makers).is_roots(step)
     }
 
@@ -200,28 +200,13 @@ impl Proc {
     }
 
     /// A process as people know it. Anything that is closed to us, or gone, is left out.
-    pub(super) fn describe(&self, pid: u32) -> io::Result<Process> {
-        let process = self.classify(pid)?;
-        let user = process.user.map_or_else(|| self.user(pid), |user| Ok(Some(user)))?;
-        Ok(Process { command: self.command(pid)?, user, ..process })
-    }
-
-    /// The owner of a process: a pod or a container, or else a user.
-    pub(super) fn classify(&self, pid: u32) -> io::Result<Process> {
+    pub(super) fn process(&self, pid: u32) -> io::Result<Process> {
         let owner = Owner::of(&self.text(pid, "cgroup")?, |step| self.is_made_by_root(step));
-        let is_contained = owner.pod.is_some() || owner.container.is_some();
-        let user = if is_contained { None } else { self.user(pid)? };
-        Ok(Process { pid, command: String::new(), owner, user })
-    }
-
-    pub(super) fn command(&self, pid: u32) -> io::Result<String> {
-        Ok(self.text(pid, "comm")?.trim_end_matches('\n').to_owned())
-    }
-
-    fn user(&self, pid: u32) -> io::Result<Option<u32>> {
         let status = self.text(pid, "status")?;
+        let command = fact_of(&status, "Name:").unwrap_or_default().to_owned();
         let users = fact_of(&status, "Uid:");
-        Ok(users.and_then(|users| users.split_whitespace().next()?.parse().ok()))
+        let user = users.and_then(|users| users.split_whitespace().next()?.parse().ok());
+        Ok(Process { pid, command, owner, user })
     }
 
     fn text(&self, pid: u32, file: &str) -> io::Result<String> {
@@ -236,7 +221,7 @@ pub(super) fn pids(proc: &Proc) -> Result<Vec<u32>> {
 }
 
 /// What a line of `/proc/PID/status` says.
-fn fact_of<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn fact_of<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 

@@ -61,7 +61,7 @@ impl Machine {
         for folder in ["ns", "task/0", "fd", "fdinfo"] {
             fs::create_dir_all(self.path(&format!("proc/{pid}/{folder}"))).unwrap();
         }
-        for (file, text) in [("comm", "program\n"), ("cgroup", "0::/\n"), ("maps", "")] {
+        for (file, text) in [("status", "Name:\tprogram\n"), ("cgroup", "0::/\n"), ("maps", "")] {
             self.write(&format!("proc/{pid}/{file}"), text);
         }
         self.link(&format!("proc/{pid}/ns/mnt"), &format!("mnt:[{namespace}]"));

@@ -77,6 +77,7 @@ fn uses(
     let mut census = machine.census();
     census.start = Start::Scripted(script);
     census.budget = Budget { system: Duration::from_secs(3), users: Duration::from_secs(1) };
+    let census = census.of_another_call();
     let look = || match census.namespaces_with(&[VOLUME]) {
         Answer::Told(uses) => uses,
         Answer::CannotTell(why) => panic!("{why}"),
