@@ -8,7 +8,7 @@ use super::scan::{Party, Response};
 use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Result, errno_text};
-use crate::model::mount::disk_users::{KernelUse, Untold};
+use crate::model::mount::disk_users::{DeviceUses, KernelUse, Untold};
 use crate::model::mount::mountinfo::unescape;
 use nix::errno::Errno;
 use std::ffi::OsStr;
@@ -16,19 +16,6 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// What was found, and what could not be read.
-#[derive(Default)]
-pub(super) struct KernelFound {
-    pub(super) uses: Vec<KernelUse>,
-    pub(super) untold: Vec<Untold>,
-}
-
-impl KernelFound {
-    fn miss(&mut self, what: String, why: String) {
-        self.untold.push(Untold::of_unknown(what, why));
-    }
-}
 
 /// A loop device with something behind it.
 #[derive(Debug)]
@@ -41,42 +28,40 @@ struct Loop {
 }
 
 impl Look<'_> {
-    pub(super) fn kernel_users(&mut self) -> Result<KernelFound> {
-        let mut found = KernelFound::default();
-        self.holders(&mut found);
-        self.loops(&mut found)?;
-        self.swaps(&mut found)?;
-        Ok(found)
+    pub(super) fn add_kernel_users(&mut self, uses: &mut DeviceUses) -> Result<()> {
+        self.holders(uses);
+        self.loops(uses)?;
+        self.swaps(uses)
     }
 
-    fn holders(&self, found: &mut KernelFound) {
+    fn holders(&self, uses: &mut DeviceUses) {
         for number in &self.filter.numbers {
             let folder = self.census.sysfs.join(format!("dev/block/{number}/holders"));
             match fs::read_dir(&folder) {
                 Ok(entries) => {
                     for entry in entries {
                         match entry {
-                            Ok(entry) => found.uses.push(holder(&entry)),
+                            Ok(entry) => uses.kernel.push(holder(&entry)),
                             Err(error) => {
-                                found.miss(folder.display().to_string(), errno_text(&error));
+                                miss(uses, folder.display().to_string(), errno_text(&error));
                             }
                         }
                     }
                 }
                 // The disk is gone, and nothing can be made of it any more.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => found.miss(folder.display().to_string(), errno_text(&error)),
+                Err(error) => miss(uses, folder.display().to_string(), errno_text(&error)),
             }
         }
     }
 
-    fn loops(&mut self, found: &mut KernelFound) -> Result<()> {
+    fn loops(&mut self, uses: &mut DeviceUses) -> Result<()> {
         let block = self.census.sysfs.join("block");
         let entries = fs::read_dir(&block).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let entries = match entries {
             Ok(entries) => entries,
             Err(error) => {
-                found.miss(block.display().to_string(), errno_text(&error));
+                miss(uses, block.display().to_string(), errno_text(&error));
                 return Ok(());
             }
         };
@@ -84,23 +69,23 @@ impl Look<'_> {
         for name in entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()) {
             match files::unless_lack(self.loop_of(&name)) {
                 Ok(one) => loops.extend(one.flatten()),
-                Err(error) => found.miss(format!("what is behind {name}"), errno_text(&error)),
+                Err(error) => miss(uses, format!("what is behind {name}"), errno_text(&error)),
             }
         }
         let told = self.ask_for_root(loops.iter().map(|one| one.question.clone()))?;
         for (one, told) in loops.into_iter().zip(told) {
-            let uses = match told.result() {
+            let is_used = match told.result() {
                 Ok(found) => !found.is_empty(),
                 Err(Why::Failed(failure)) if failure.is(Errno::ENXIO) => false,
                 Err(_) if one.may_be_ours => true,
                 Err(why) => {
                     let what = format!("what is behind {} ({})", one.name, one.file.display());
-                    found.miss(what, why.text());
+                    miss(uses, what, why.text());
                     false
                 }
             };
-            if uses {
-                found.uses.push(KernelUse::Loop { device: one.name, file: one.file });
+            if is_used {
+                uses.kernel.push(KernelUse::Loop { device: one.name, file: one.file });
             }
         }
         Ok(())
@@ -131,13 +116,13 @@ impl Look<'_> {
         })
     }
 
-    fn swaps(&mut self, found: &mut KernelFound) -> Result<()> {
+    fn swaps(&mut self, uses: &mut DeviceUses) -> Result<()> {
         let text = match self.proc.read("swaps") {
             Ok(text) => text,
             // A kernel without swap.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => {
-                found.miss("the swap areas".to_owned(), errno_text(&error));
+                miss(uses, "the swap areas".to_owned(), errno_text(&error));
                 return Ok(());
             }
         };
@@ -147,15 +132,15 @@ impl Look<'_> {
         for (path, told) in areas.into_iter().zip(told) {
             let Err(why) = told.end else {
                 if !told.found.is_empty() {
-                    found.uses.push(KernelUse::Swap(path));
+                    uses.kernel.push(KernelUse::Swap(path));
                 }
                 continue;
             };
             // The path is another namespace's, or of a node that is not here.
             if self.may_be_ours(&path) || self.is_named(&path) {
-                found.uses.push(KernelUse::Swap(path));
+                uses.kernel.push(KernelUse::Swap(path));
             } else {
-                found.miss(format!("where the swap area {} is", path.display()), why.text());
+                miss(uses, format!("where the swap area {} is", path.display()), why.text());
             }
         }
         Ok(())
@@ -169,6 +154,10 @@ impl Look<'_> {
         };
         self.filter.numbers.iter().filter_map(name_of).any(|name| path.file_name() == Some(&name))
     }
+}
+
+fn miss(uses: &mut DeviceUses, what: String, why: String) {
+    uses.untold.push(Untold::of_unknown(what, why));
 }
 
 /// A device that is made of the disk.

@@ -2,12 +2,11 @@
 
 use super::KernelCensus;
 use super::namespaces::Namespace;
-use super::proc::{Proc, pids};
+use super::proc::Proc;
 use super::question::{Filter, KernelError, Question, Why};
 use super::scan::{Party, Response, Scan};
 use super::unread::Unread;
 use crate::model::cgroup::Owner;
-use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::mount::disk_users::{NamespaceUse, Process};
 use crate::model::mount::ownership::{Machine, beneath};
@@ -35,7 +34,8 @@ impl Look<'_> {
 
     /// Lists the processes, and adds those that were not there before.
     pub(super) fn add_new_processes(&mut self) -> Result<()> {
-        for pid in pids(&self.proc)? {
+        let pids = self.proc.pids();
+        for pid in pids.map_err(|error| Error::io("list this machine's processes", &error))? {
             if self.processes.contains_key(&pid) {
                 continue;
             }
@@ -67,7 +67,8 @@ impl Look<'_> {
     }
 
     /// Every namespace but this thread's that mounts one of the file systems.
-    pub(super) fn uses(&self, numbers: &[DeviceNumber]) -> Vec<NamespaceUse> {
+    pub(super) fn uses(&self) -> Vec<NamespaceUse> {
+        let numbers = &self.filter.numbers;
         let machine = Machine::new(self.census.faces, &self.all[0].table, None, numbers);
         let mut uses = Vec::new();
         for one in &self.all[1..] {

@@ -184,8 +184,13 @@ impl Look<'_> {
     /// What hides where we could not look for want of a descriptor may be what is looked for. A heal, which
     /// takes nothing from those it does not see, goes on; all others are told nothing.
     fn must_be_whole(&mut self) -> Result<Vec<Untold>> {
-        let (untold, later) = self.untold()?;
+        let (untold, later) = self.report_unread()?;
         later.first().map_or(Ok(untold), |first| Err(Error::new(Kind::Host, first.to_string())))
+    }
+
+    fn whole_uses(&mut self) -> Result<NamespaceUses> {
+        let (untold, later) = (self.must_be_whole()?, Vec::new());
+        Ok(NamespaceUses { namespaces: self.uses(), untold, later })
     }
 
     /// What processes hold of the file systems; what could not be read is noted.
@@ -232,8 +237,7 @@ impl Census for KernelCensus {
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses> {
         self.seeing(numbers, |look| {
             look.read_namespaces(&BTreeSet::new())?;
-            let (untold, later) = (look.must_be_whole()?, Vec::new());
-            Ok(NamespaceUses { namespaces: look.uses(numbers), untold, later })
+            look.whole_uses()
         })
     }
 
@@ -246,41 +250,38 @@ impl Census for KernelCensus {
         self.seeing(numbers, |look| {
             look.unread.comes_again = true;
             let rest = look.scan.hold_back(deadline.remaining());
-            let read = look.read_namespaces(first).and_then(|()| look.untold());
+            let read = look.read_namespaces(first).and_then(|()| look.report_unread());
             look.scan.give_back(rest);
             let (untold, later) = read?;
-            Ok(NamespaceUses { namespaces: look.uses(numbers), untold, later })
+            Ok(NamespaceUses { namespaces: look.uses(), untold, later })
         })
     }
 
     fn namespaces_of(&self, numbers: &[DeviceNumber], sources: &Path) -> Answer<NamespaceUses> {
-        let named = self.seeing(numbers, |look| {
+        self.seeing(numbers, |look| {
             look.filter.label = Some(sources.to_owned());
             look.read_namespaces(&BTreeSet::new())?;
-            look.must_be_whole()?;
             let mounts = look.all.iter().flat_map(|one| one.table.mounts());
             let named = mounts.filter(|mount| {
                 device_nodes::is_labelled(mount) && Path::new(&mount.source).starts_with(sources)
             });
-            Ok(named.map(|mount| mount.number).chain(numbers.iter().copied()).collect())
-        });
-        match named {
-            // Also mounts of these under another label.
-            Answer::Told(all) => {
-                let all: BTreeSet<DeviceNumber> = all;
-                self.namespaces_with(&all.into_iter().collect::<Vec<_>>())
+            let named = named.map(|mount| mount.number).chain(numbers.iter().copied());
+            look.filter.numbers = named.collect::<BTreeSet<_>>().into_iter().collect();
+            // Mounts of these under another label.
+            if look.filter.numbers.iter().any(|number| !numbers.contains(number)) {
+                look.unread = Unread::default();
+                look.read_namespaces(&BTreeSet::new())?;
             }
-            Answer::CannotTell(why) => Answer::CannotTell(why),
-        }
+            look.whole_uses()
+        })
     }
 
     fn device_users(&self, numbers: &[DeviceNumber]) -> Answer<DeviceUses> {
         self.seeing(numbers, |look| {
             look.read_namespaces(&BTreeSet::new())?;
             let found = look.files()?;
-            let kernel = look.kernel_users()?;
-            let mut uses = DeviceUses { kernel: kernel.uses, ..DeviceUses::default() };
-            uses.untold = kernel.untold;
+            let mut uses = DeviceUses::default();
+            look.add_kernel_users(&mut uses)?;
             for (process, one) in found {
                 match one {
                     Found::File { tie, path, number } => {
@@ -299,7 +300,7 @@ impl Census for KernelCensus {
                 }
             }
             uses.untold.extend(look.must_be_whole()?);
-            uses.namespaces = look.uses(numbers);
+            uses.namespaces = look.uses();
             Ok(uses)
         })
     }

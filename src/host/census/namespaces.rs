@@ -3,7 +3,7 @@
 use super::answers::named_by;
 use super::look::{Look, in_order};
 use super::proc::{Proc, Task};
-use super::question::{Door, Excerpt, Found, Question, Why};
+use super::question::{Door, Found, Question, Why};
 use super::scan::{Class, Party, Response};
 use super::unread::is_shortage;
 use crate::model::disk::device::DeviceNumber;
@@ -88,11 +88,9 @@ impl Look<'_> {
         residents: &mut Residents,
         closed: &mut Closed,
     ) -> Result<()> {
-        let place = |(owner, pid): &(Party, u32)| {
-            let task = Task::first_of(*pid);
-            (owner.clone(), Question::Place { task, or_another: true })
-        };
-        let asked: Vec<_> = processes.iter().map(place).collect();
+        let place = |pid: u32| Question::Place(Task::first_of(pid));
+        let asked = processes.iter().map(|(owner, pid)| (owner.clone(), place(*pid)));
+        let asked: Vec<_> = asked.collect();
         for ((owner, pid), told) in processes.iter().zip(self.ask(&asked)?) {
             match told.result() {
                 Ok(found) => {
@@ -468,15 +466,15 @@ pub(super) fn namespace_in(
     owner: Party,
 ) -> Result<Option<Namespace>> {
     let excerpt = found.iter().find_map(|one| match one {
-        Found::Table { table, .. } => Some(table),
+        Found::Table { lines, first, .. } => Some((lines, *first)),
         _ => None,
     });
-    let Some(Excerpt { lines, first }) = excerpt else { return Ok(None) };
+    let Some((lines, first)) = excerpt else { return Ok(None) };
     let user = found.iter().find_map(|one| match one {
         // A runtime that gives a container users of its own is root when it makes that one.
         Found::Maker { user, .. } => user.filter(|user| *user != 0),
         _ => None,
     });
-    let (table, first, keepers) = (Arc::new(MountTable::parse(lines)?), *first, Vec::new());
+    let (table, keepers) = (Arc::new(MountTable::parse(lines)?), Vec::new());
     Ok(Some(Namespace { id, tasks, table, first, user, keepers, owner }))
 }

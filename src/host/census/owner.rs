@@ -82,8 +82,7 @@ impl Look<'_> {
     fn is_signed(&mut self, door: &File, sign: &NamespaceSign) -> io::Result<bool> {
         let count = if sign.count.is_some() { count_of(door)? } else { None };
         let Some((pid, _)) = sign.dweller else { return Ok(sign.is_of(count, None)) };
-        let question = Question::Place { task: Task::first_of(pid), or_another: true };
-        let place = self.one(question)?.as_ref().and_then(placed);
+        let place = self.one(Question::Place(Task::first_of(pid)))?.as_ref().and_then(placed);
         let lives_there = place.is_some_and(|(_, id)| id.0 == sign.namespace);
         let began = if lives_there { self.began(pid)? } else { None };
         Ok(sign.is_of(count, began))

@@ -2,7 +2,7 @@
 
 use super::look::Look;
 use super::namespaces::{namespace_in, own_namespace, placed};
-use super::pod_processes::CgroupTrees;
+use super::pod_processes::PodProcesses;
 use super::proc::{Proc, Task};
 use super::question::{Door, Question, Why};
 use super::scan::Party;
@@ -21,12 +21,9 @@ impl Look<'_> {
     /// answered after two rounds with the same processes: one that was started between the reading of the list and the
     /// reading of its starter is in the next list.
     pub(super) fn pod_users(&mut self, pod: &ConsumerId, except: NamespaceId) -> Result<PodUsers> {
-        let trees = CgroupTrees::here(&self.proc)
-            .map_err(|error| Error::io("read this process's cgroups", &error))?;
         let mut last = None;
         for _ in 0..ROUNDS {
-            let called = trees
-                .of_pod(&self.proc, pod)
+            let called = PodProcesses::of(pod, &self.proc)
                 .map_err(|error| Error::io("list the pod's processes", &error))?;
             let holders = self.among(pod, &called.pids, except)?;
             if !holders.is_empty() || last.as_ref() == Some(&called) {
@@ -51,7 +48,7 @@ impl Look<'_> {
             tasks.extend(threads.map_err(|error| Error::io("list a process's threads", &error))?);
         }
         let of_pod = |question| (Party::Pod(pod.clone()), question);
-        let place = |task: &Task| of_pod(Question::Place { task: *task, or_another: false });
+        let place = |task: &Task| of_pod(Question::Place(*task));
         let asked: Vec<_> = tasks.iter().map(place).collect();
         let placed_at = self.ask(&asked)?;
         let mut by_namespace: BTreeMap<NamespaceId, Vec<Task>> = BTreeMap::new();

@@ -8,8 +8,8 @@ use crate::model::cgroup::{Owner, Step};
 use crate::model::error::{Error, Result};
 use crate::model::mount::disk_users::{NamespaceId, Process};
 use crate::model::mount::mountinfo::MountTable;
-use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
-use nix::sys::stat::{Mode, fstatat};
+use nix::fcntl::{OFlag, openat, readlinkat};
+use nix::sys::stat::Mode;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, File};
@@ -48,10 +48,10 @@ impl fmt::Display for Task {
 /// Each question of the census opens one of its own, and what is kept here is kept for that question alone.
 #[derive(Debug)]
 pub(super) struct Proc {
-    root: PathBuf,
+    pub(super) root: PathBuf,
     folder: File,
     /// Whose cgroups are believed.
-    trusted: u32,
+    pub(super) trusted: u32,
     /// The mounts of the thread that asks, read once.
     own: OnceLock<Arc<MountTable>>,
     makers: OnceLock<Makers>,
@@ -65,19 +65,10 @@ impl Proc {
         Ok(Self { root: root.to_owned(), folder, trusted, own, makers })
     }
 
-    /// The user whose cgroups are believed.
-    pub(super) fn trusted(&self) -> u32 {
-        self.trusted
-    }
-
     /// Whether root made a folder of a cgroup tree, and all above it.
     pub(super) fn is_made_by_root(&self, step: Step<'_>) -> bool {
         let makers = || Makers::new(&self.own_table().unwrap_or_default(), self.trusted);
         self.makers.get_or_init(makers).is_roots(step)
-    }
-
-    pub(super) fn root(&self) -> &Path {
-        &self.root
     }
 
     /// The processes of this moment.
@@ -102,16 +93,8 @@ impl Proc {
 
     /// The threads of a process; none if it has ended.
     pub(super) fn tasks(&self, pid: u32) -> io::Result<Vec<Task>> {
-        /// The folder of threads with the first one alone: two links of a folder and its own.
-        const ALONE: u64 = 3;
-        let folder = format!("{pid}/task");
-        let found = fstatat(&self.folder, folder.as_str(), AtFlags::empty());
-        let threads = found.map_err(io::Error::from).and_then(|found| match found.st_nlink {
-            ALONE => Ok(vec![pid]),
-            _ => numbers_in(&self.root.join(folder)),
-        });
         let task = |thread| Task { pid, thread: (thread != pid).then_some(thread) };
-        match threads {
+        match numbers_in(&self.root.join(format!("{pid}/task"))) {
             Ok(threads) => Ok(threads.into_iter().map(task).collect()),
             Err(error) if has_ended(&error) => Ok(Vec::new()),
             Err(error) => Err(error),
@@ -213,11 +196,6 @@ impl Proc {
         let bytes = files::unless_lack(self.read(&format!("{pid}/{file}")))?.unwrap_or_default();
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
-}
-
-/// The processes of this moment.
-pub(super) fn pids(proc: &Proc) -> Result<Vec<u32>> {
-    proc.pids().map_err(|error| Error::io("list this machine's processes", &error))
 }
 
 /// What a line of `/proc/PID/status` says.

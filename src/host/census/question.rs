@@ -40,8 +40,8 @@ pub(super) struct Filter {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Question {
-    /// The mount namespace of a thread; with `or_another`, of another one of its process if it has ended.
-    Place { task: Task, or_another: bool },
+    /// The mount namespace of a thread, or of another one of its process if it has ended.
+    Place(Task),
     /// The mounts of a namespace, where these live or to which these lead.
     Table { namespace: u64, doors: Vec<Door> },
     /// The mounts that a thread lists, with the servers among them: readable also while the thread's links
@@ -106,9 +106,12 @@ pub(super) enum Found {
     },
     /// So many more namespaces of ordinary users are listed.
     More(usize),
+    /// The lines of a mount table that the filter asks for.
     Table {
         namespace: Option<u64>,
-        table: Excerpt,
+        lines: Vec<u8>,
+        /// The id of the table's first mount: ids are unique, so it tells which namespace a table is of.
+        first: u32,
     },
     Unread {
         namespace: u64,
@@ -136,14 +139,6 @@ pub(super) enum Found {
     /// The reader's descriptor of a namespace, which it closes when it is asked again.
     Opened(i32),
     Yes,
-}
-
-/// The lines of a mount table that the filter asks for.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Excerpt {
-    pub(super) lines: Vec<u8>,
-    /// The id of the table's first mount: ids are unique, so it tells which namespace a table is of.
-    pub(super) first: u32,
 }
 
 /// Why a question has no whole answer.

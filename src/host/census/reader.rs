@@ -29,11 +29,11 @@ pub fn serve(arguments: &[std::ffi::OsString]) -> u8 {
         return 1;
     }
     close_range(3, RawFd::MAX);
-    let Ok(reading) = Reading::begin(proc.as_ref(), trusted) else { return 1 };
-    u8::from(answer(&reading).is_err())
+    let Ok(mut reading) = Reading::begin(proc.as_ref(), trusted) else { return 1 };
+    u8::from(answer(&mut reading).is_err())
 }
 
-fn answer(reading: &Reading) -> io::Result<()> {
+fn answer(reading: &mut Reading) -> io::Result<()> {
     let mut answers = io::stdout().lock();
     // One write each: a reader that stalls or is killed leaves whole lines.
     let mut say = |line: Line| {

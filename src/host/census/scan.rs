@@ -310,7 +310,7 @@ impl Scan {
         let answers = match &self.start {
             Start::Here => {
                 let mut answers = Answers::default();
-                let reading = Reading::begin(&self.proc, self.trusted)?;
+                let mut reading = Reading::begin(&self.proc, self.trusted)?;
                 reading.answer_all(&batch, &mut |line| {
                     answers.add(line);
                     Ok(())
@@ -346,7 +346,7 @@ impl Scan {
 /// The process that a question is about.
 fn pid_of(question: &Question) -> Option<u32> {
     match question {
-        Question::Place { task, .. } | Question::Listed(task) => Some(task.pid),
+        Question::Place(task) | Question::Listed(task) => Some(task.pid),
         Question::Table { doors, .. } => match doors.first()? {
             Door::Task(task) => Some(task.pid),
             _ => None,

@@ -115,7 +115,7 @@ impl Look<'_> {
     }
 
     /// All of it: what counts as it is, and what a later look may tell.
-    pub(super) fn untold(&mut self) -> Result<(Vec<Untold>, Vec<Untold>)> {
+    pub(super) fn report_unread(&mut self) -> Result<(Vec<Untold>, Vec<Untold>)> {
         let servers = self.ways_out()?;
         let mut unread = std::mem::take(&mut self.unread);
         let mut by_owner: BTreeMap<Party, Vec<(u32, Why)>> = BTreeMap::new();
