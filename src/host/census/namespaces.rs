@@ -75,10 +75,10 @@ impl Look<'_> {
         let known = residents.keys().copied().chain([own]).collect();
         self.inhabited(residents, pods, listed.as_ref(), &mut closed)?;
         match listed {
-            Some(listed) => self.uninhabited(known, listed)?,
+            Some(listed) => self.uninhabited(&known, listed)?,
             None => self.uninhabited_by_references(known)?,
         }
-        self.place_closed(closed)
+        self.place_closed(&closed)
     }
 
     /// Finds out where processes live.
@@ -195,14 +195,14 @@ impl Look<'_> {
 
     /// Reads the mounts where no process is known to live. Of those that mount one of the file systems it is also found
     /// out what keeps them.
-    fn uninhabited(&mut self, known: HashSet<NamespaceId>, listed: Listed) -> Result<()> {
+    fn uninhabited(&mut self, known: &HashSet<NamespaceId>, listed: Listed) -> Result<()> {
         let first = self.all.len();
         let unknown = listed.into_iter().filter(|(id, _)| !known.contains(&NamespaceId(*id)));
         let (roots, users): (Listed, Listed) = unknown.partition(|(_, user)| user.is_none());
         if !roots.is_empty() || !users.is_empty() {
             let _turn = super::turns::take(self.census.turns.as_ref(), self.scan.time_for_a_turn());
-            self.enter(roots, Party::Root)?;
-            self.enter(users, Party::Users)?;
+            self.enter(roots, &Party::Root)?;
+            self.enter(users, &Party::Users)?;
         }
         let numbers = self.filter.numbers.clone();
         let is_asked = |one: &Namespace| one.mounts_of(&numbers).next().is_some();
@@ -235,7 +235,7 @@ impl Look<'_> {
         }
     }
 
-    fn enter(&mut self, mut left: Listed, owner: Party) -> Result<()> {
+    fn enter(&mut self, mut left: Listed, owner: &Party) -> Result<()> {
         if left.is_empty() {
             return Ok(());
         }
@@ -248,7 +248,7 @@ impl Look<'_> {
                 Some(Found::Unread { namespace, why }) => {
                     left.remove(namespace);
                     let (id, why) = (NamespaceId(*namespace), Why::Failed(why.clone()));
-                    self.unread_namespace((id, &owner, owner == Party::Root), &[], &why);
+                    self.unread_namespace((id, owner, *owner == Party::Root), &[], &why);
                 }
                 Some(Found::Table { namespace: Some(id), .. }) => {
                     left.remove(id);
@@ -260,7 +260,7 @@ impl Look<'_> {
         }
         if let Err(why) = told.result() {
             let users: Vec<u32> = left.values().copied().flatten().collect();
-            let users = (owner == Party::Users).then_some(users.as_slice());
+            let users = (*owner == Party::Users).then_some(users.as_slice());
             self.unread.uninhabited(Some(left.len()), users, &why);
         }
         Ok(())
@@ -383,7 +383,7 @@ impl Look<'_> {
 
     /// A process with a closed link lives where its mounts are: each is in one namespace only. One that stays without a
     /// place may live wherever no process is known to live.
-    fn place_closed(&mut self, closed: Closed) -> Result<()> {
+    fn place_closed(&mut self, closed: &Closed) -> Result<()> {
         let mut unplaced = None;
         let processes = in_order(closed.keys().map(|pid| (self.party(*pid), *pid)));
         let listed =
