@@ -10,6 +10,7 @@
 //! | `SYSFS`, `BY_ID`, `BY_LABEL` | folders in the place of `/sys`, `/dev/disk/by-id` and `/dev/disk/by-label` |
 //! | `SWITCH` | the method by which mounts are replaced, as an older kernel would have it |
 //! | `KEEPER_HANGS` | the last one to let go of a dead disk does not come back |
+//! | `JOURNALCTL` | a program in the place of `journalctl` |
 //! | `NODE_AT_MOST` | how many seconds one time of `disk node --every` may take |
 
 use crate::model::error::Result;

@@ -27,6 +27,7 @@ pub mod filesystems;
 pub mod kept_lines;
 pub mod kernel;
 pub mod kernel_log;
+pub mod kubelet_log;
 pub mod left_behind;
 pub mod locks;
 pub mod machine;

@@ -6,10 +6,12 @@ use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::pauses::Steps;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::fs::File;
-use std::io::{PipeReader, Read};
+use std::io::{ErrorKind, PipeReader, Read};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -97,7 +99,7 @@ pub(super) fn launch_on_disk(
 }
 
 fn start(
-    mut command: Command,
+    command: Command,
     path: &Path,
     arguments: &[&str],
     environment: &[(&str, String)],
@@ -105,27 +107,8 @@ fn start(
 ) -> Result<ProgramOutput> {
     let program = &path.file_name().unwrap_or_default().to_string_lossy();
     let io = |error: std::io::Error| Error::io(format!("run {program}"), &error);
-    let (output, writer) = std::io::pipe().map_err(io)?;
-    let mut output = Output::of(output).map_err(io)?;
-    command
-        .args(arguments)
-        .env_clear()
-        .env("PATH", FOLDERS.join(":"))
-        .env("LC_ALL", "C")
-        .envs(environment.iter().map(|(key, value)| (*key, value)))
-        .stdin(nothing().map_err(io)?)
-        .stdout(writer.try_clone().map_err(io)?)
-        .stderr(writer)
-        .process_group(0);
-    die_with_parent(&mut command);
-    let named = worker::child(&format!("run {program} {}", arguments.join(" ")));
-    let child = command.spawn().map_err(io)?;
-    // The command holds our copies of the pipe's writing end: as long as they live the reader
-    // would wait for more.
-    drop(command);
-
+    let (child, named, mut output) = spawn(command, program, arguments, environment).map_err(io)?;
     let group = i32::try_from(child.id()).unwrap_or(i32::MAX);
-    named.is(group);
     let status = match wait(child, group, program, deadline, &mut output) {
         // What it has open is open for as long as it hangs.
         Err(error) if left_behind::state_of(group).is_some() => {
@@ -138,6 +121,72 @@ fn start(
     // other end open for ever, and is not waited for.
     output.take();
     Ok(ProgramOutput { status: status?, text: String::from_utf8_lossy(&output.text).into_owned() })
+}
+
+/// How the reading of a program's lines ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinesEnd {
+    /// With the program, which had this exit status.
+    All(Option<i32>),
+    /// The reader had enough, and the program was killed.
+    Enough,
+    /// At the deadline, and the program was killed.
+    Late,
+}
+
+/// Runs a program and hands on each line of both its streams, until `take` says that it is enough. Longer
+/// lines are left out.
+pub fn lines(
+    path: &Path,
+    arguments: &[&str],
+    longest: usize,
+    deadline: Deadline,
+    mut take: impl FnMut(&[u8]) -> bool,
+) -> Result<LinesEnd> {
+    let program = &path.file_name().unwrap_or_default().to_string_lossy();
+    let io = |error: std::io::Error| Error::io(format!("run {program}"), &error);
+    let (child, named, mut output) =
+        spawn(Command::new(path), program, arguments, &[]).map_err(io)?;
+    let group = i32::try_from(child.id()).unwrap_or(i32::MAX);
+    let end = output.each_line(longest, deadline, &mut take);
+    let rest = if end.is_none() { deadline } else { Deadline::after(Duration::ZERO) };
+    match (wait(child, group, program, rest, &mut output), end) {
+        (Err(error), _) if left_behind::state_of(group).is_some() => {
+            named.is_left();
+            Err(error)
+        }
+        (_, Some(end)) => Ok(end),
+        (Ok(status), None) => Ok(LinesEnd::All(status)),
+        (Err(_), None) => Ok(LinesEnd::Late),
+    }
+}
+
+/// Starts a program: it, its place on the board of children, and what both of its streams will say.
+fn spawn(
+    mut command: Command,
+    program: &str,
+    arguments: &[&str],
+    environment: &[(&str, String)],
+) -> std::io::Result<(Child, worker::Child, Output)> {
+    let (output, writer) = std::io::pipe()?;
+    let output = Output::of(output)?;
+    command
+        .args(arguments)
+        .env_clear()
+        .env("PATH", FOLDERS.join(":"))
+        .env("LC_ALL", "C")
+        .envs(environment.iter().map(|(key, value)| (*key, value)))
+        .stdin(nothing()?)
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0);
+    die_with_parent(&mut command);
+    let named = worker::child(&format!("run {program} {}", arguments.join(" ")));
+    let child = command.spawn()?;
+    // Here the command is dropped. It holds our copies of the pipe's writing end: as long as they live the
+    // reader would wait for more.
+    named.is(i32::try_from(child.id()).unwrap_or(i32::MAX));
+    Ok((child, named, output))
 }
 
 /// What a program says, taken while it runs: it must never wait for us.
@@ -163,10 +212,54 @@ impl Output {
                     let room = LONGEST_OUTPUT.saturating_sub(self.text.len());
                     self.text.extend_from_slice(&piece[..length.min(room)]);
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return,
             }
         }
+    }
+
+    /// Hands on the lines to their end; answers why it stopped before.
+    fn each_line(
+        &mut self,
+        longest: usize,
+        deadline: Deadline,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Option<LinesEnd> {
+        let mut piece = vec![0; 64 * 1024];
+        let mut line = Vec::new();
+        let mut is_too_long = false;
+        while !deadline.over() {
+            let length = match self.pipe.read(&mut piece) {
+                Ok(length) => length,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let left = PollTimeout::try_from(deadline.remaining());
+                    let mut waited = [PollFd::new(self.pipe.as_fd(), PollFlags::POLLIN)];
+                    let _ = poll(&mut waited, left.unwrap_or(PollTimeout::MAX));
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => 0,
+            };
+            // What is last may have no end of a line.
+            let read = if length == 0 { &b"\n"[..] } else { &piece[..length] };
+            for part in read.split_inclusive(|byte| *byte == b'\n') {
+                is_too_long |= line.len() + part.len() > longest;
+                if !is_too_long {
+                    line.extend_from_slice(part);
+                }
+                if part.ends_with(b"\n") {
+                    if !is_too_long && line.len() > 1 && !take(line.trim_ascii_end()) {
+                        return Some(LinesEnd::Enough);
+                    }
+                    line.clear();
+                    is_too_long = false;
+                }
+            }
+            if length == 0 {
+                return None;
+            }
+        }
+        Some(LinesEnd::Late)
     }
 }
 
@@ -261,6 +354,29 @@ mod tests {
         let deadline = Deadline::after(Duration::from_secs(60));
         let outcome = run("sh", &["-c", "head -c 5000000 /dev/zero"], deadline).unwrap();
         assert_eq!((outcome.status, outcome.text.len()), (Some(0), LONGEST_OUTPUT));
+    }
+
+    #[test]
+    fn lines_are_handed_on_until_it_is_enough_or_late() {
+        let read = |script: &str, most: usize, time: u64| {
+            let begin = std::time::Instant::now();
+            let mut all = Vec::new();
+            let deadline = Deadline::after(Duration::from_millis(time));
+            let end = lines(&locate("sh").unwrap(), &["-c", script], 10, deadline, |line| {
+                all.push(String::from_utf8_lossy(line).into_owned());
+                all.len() < most
+            });
+            assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
+            (end.unwrap(), all.join(" "))
+        };
+        let all = LinesEnd::All(Some(3));
+        let script = "echo one; echo 12345678901; echo two >&2; printf three; exit 3";
+        assert_eq!(read(script, 9, 60_000), (all, "one two three".to_owned()));
+        let (end, text) = read("while echo x; do :; done", 5, 60_000);
+        assert_eq!((end, text.as_str()), (LinesEnd::Enough, "x x x x x"));
+        let (end, text) = read("echo x; sleep 600 & sleep 600", 5, 300);
+        assert_eq!((end, text.as_str()), (LinesEnd::Late, "x"));
+        assert_eq!(read("cat /dev/zero", 5, 300).0, LinesEnd::Late);
     }
 
     #[test]

@@ -31,6 +31,15 @@ pub fn without_digits(text: &str) -> String {
     text.chars().filter(|sign| !sign.is_ascii_digit()).collect()
 }
 
+/// Whether the text has the word, and not only as a part of a longer one.
+#[must_use]
+pub fn has_word(text: &str, word: &str, is_part: impl Fn(char) -> bool) -> bool {
+    text.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        !before.ends_with(&is_part) && !after.starts_with(&is_part)
+    })
+}
+
 /// Whether a terminal obeys the sign, turns the line by it, or shows nothing for it: controls,
 /// newlines, marks of direction, signs without a width, and all that has no picture.
 #[must_use]

@@ -62,7 +62,12 @@ impl Zone {
         {
             return timestamp::parse(moment)?.checked_add_signed(-ahead * 1000);
         }
-        let local = timestamp::since(text, self.shown(now))?;
+        self.moment(timestamp::since(text, self.shown(now))?)
+    }
+
+    /// The moment of a time that was read as UTC, and is local.
+    #[must_use]
+    pub fn moment(self, local: Millis) -> Option<Millis> {
         // The offset of that moment: the clock may have been changed since.
         let ahead = (self.0)(local.saturating_add_signed(-(self.0)(local) * 1000));
         local.checked_add_signed(-ahead * 1000)

@@ -2,6 +2,7 @@
 
 use super::journal::{self, LogQuery, Older, Story};
 use super::kernel_story;
+use super::kubelet_story::{self, KUBELET, KubeletStory};
 use super::naming::{self, NamesInTheLog};
 use super::terminal::{Paint, Stage, as_it_is, hanging};
 use super::timeline::{Ending, Entry, KERNEL};
@@ -9,6 +10,7 @@ use crate::app::FACES;
 use crate::cli::views::HistoryArguments;
 use crate::configuration::Config;
 use crate::host::clock::{self, LOCAL};
+use crate::host::kubelet_log::KubeletLog;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::model::error::Result;
@@ -27,6 +29,8 @@ struct History<'a> {
     entries: &'a [Entry],
     /// What an older driver wrote, in prose: not read, only shown.
     older: &'a [Older],
+    /// What kubelet's log says around the entries.
+    kubelet: &'a KubeletStory,
 }
 
 pub(super) fn run(
@@ -37,21 +41,29 @@ pub(super) fn run(
 ) -> Result<u8> {
     let NamesInTheLog { names, near } = names.unwrap_or_default();
     let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
-    let Story { mut entries, older } = of(config, names, arguments)?;
+    let log = KubeletLog::of(arguments.kubelet_log.as_deref())?;
+    let Story { mut entries, pods, older } = of(config, names, arguments)?;
     entries = kernel_story::with_rows(config, entries);
     entries.retain(|entry| {
         arguments.since.is_none_or(|since| entry.until.unwrap_or(entry.at) >= since)
     });
+    let kubelet = KubeletStory::of(&log, &entries, &pods);
     entries.extend(now_refused(&entries, &records));
     if arguments.json {
-        stage.say_json(&History { format: 1, entries: &entries, older: &older })?;
+        stage.say_json(&History {
+            format: 1,
+            entries: &entries,
+            older: &older,
+            kubelet: &kubelet,
+        })?;
     } else if entries.is_empty() && older.is_empty() {
         let folder = config.paths.log_dir.display();
         let near = naming::proposed(&near).map(|near| format!("; {near}")).unwrap_or_default();
         stage.say(&format!("the log in {folder} tells nothing of that{near}\n"));
     } else {
         let paint = stage.paint();
-        stage.say(&(as_written(&older, paint) + &text(&entries, paint)));
+        let text = text(&kubelet.among(&entries), paint);
+        stage.say(&(as_written(&older, paint) + &text + &kubelet.closing(paint)));
     }
     Ok(0)
 }
@@ -145,9 +157,14 @@ pub(super) fn text(entries: &[Entry], paint: Paint) -> String {
             }
             _ => String::new(),
         };
-        text += &hanging(&begin, &format!("{of}{}", sentence(entry)), |line| {
-            painted(entry.ending, paint, line)
-        });
+        let told = format!("{of}{}", sentence(entry));
+        let paint = |line: &str| painted(entry.ending, paint, line);
+        // A moment in kubelet's words stays as it wrote it.
+        text += &if entry.op == KUBELET {
+            as_it_is(&begin, &told, paint)
+        } else {
+            hanging(&begin, &told, paint)
+        };
     }
     text
 }
@@ -181,6 +198,7 @@ pub(super) fn sentence(entry: &Entry) -> String {
             format!("{}{by}{times}", entry.text)
         }
         Ending::Event if entry.op == KERNEL => kernel_story::sentence(entry),
+        Ending::Event if entry.op == KUBELET => kubelet_story::sentence(entry),
         Ending::Event => entry.text.clone(),
     }
 }

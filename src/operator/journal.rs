@@ -9,7 +9,7 @@ use crate::model::report::kernel_line::Claim;
 use crate::model::report::log_line::{self, LogLine, call_id};
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind::{InvalidInput, NotFound};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -38,6 +38,8 @@ pub(super) struct LogQuery {
 pub(super) struct Story {
     /// The calls.
     pub(super) entries: Vec<Entry>,
+    /// The names of pods by their UIDs.
+    pub(super) pods: BTreeMap<String, String>,
     /// Lines in prose, of an older driver: a name could have passed for one of them, so nothing is
     /// read out of them.
     pub(super) older: Vec<Older>,
@@ -113,7 +115,7 @@ pub(super) fn story(paths: &Paths, query: &LogQuery) -> Result<Story> {
         entries.retain(|entry| entry.pod.as_ref().is_none_or(|of| uids.contains(of)));
     }
     let older = if query.with_older { older(folder, &prose, &aliases)? } else { Vec::new() };
-    Ok(Story { entries, older })
+    Ok(Story { entries, pods: names.pods(), older })
 }
 
 /// Which volumes had disks of these names since, as any call of the machine says.

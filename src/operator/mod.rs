@@ -10,6 +10,7 @@ mod history;
 mod holders;
 mod journal;
 mod kernel_story;
+mod kubelet_story;
 pub mod local;
 mod naming;
 mod node;

@@ -90,6 +90,12 @@ impl Names {
         }
     }
 
+    /// The names of pods by their UIDs.
+    #[must_use]
+    pub fn pods(&self) -> BTreeMap<String, String> {
+        self.pods.clone().into_iter().collect()
+    }
+
     fn learn_pod(&mut self, uid: &str, name: &str) {
         if !uid.is_empty() && !name.is_empty() {
             self.pods.insert(uid.to_owned(), name.to_owned());

@@ -39,6 +39,7 @@ mod init;
 mod journal;
 mod journal_trouble;
 mod kubectl;
+mod kubelet_log;
 mod last_word;
 mod locks;
 mod looking;

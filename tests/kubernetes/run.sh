@@ -148,6 +148,8 @@ if [[ -n ${INCLOUD_DISK_NODE_PROBLEM_DETECTOR:-} ]]; then
 fi
 # Likewise for Helm, whose code one package has as a library.
 [[ -z ${HELM_LIBRARY:-} ]] || cp "$HELM_LIBRARY" "$scratch/images/helm.so"
+# The project's own OpenStack-compatible server, built by who calls this.
+[[ -z ${INCLOUD_DISK_OPENSTACK_SERVER:-} ]] || cp "$INCLOUD_DISK_OPENSTACK_SERVER" "$scratch/release/openstack"
 rm -rf "$cache/logs"
 mkdir -p "$cache/logs"
 make_cgroups

@@ -5,9 +5,14 @@
 fs_type=ext4 size=256
 volume_mounts='[{name: data, mountPath: /data}]' pod_security='{}' container_security='{}'
 
+# What a scenario with another cloud replaces: the volume's id, and how it is created and deleted.
+volume_id() { echo "vol-$me"; }
+create_in_cloud() { disk local create "$(volume_id)" --size "${size}M" >/dev/null; }
+delete_in_cloud() { disk local delete "$(volume_id)" >/dev/null; }
+
 # make_volume [ACCESS]: in the cloud, and its PersistentVolume, as in examples/.
 make_volume() {
-    disk local create "vol-$me" --size "${size}M" >/dev/null || fail "no volume in the cloud"
+    create_in_cloud || fail "no volume in the cloud"
     apply <<YAML || fail "no PersistentVolume"
 apiVersion: v1
 kind: PersistentVolume
@@ -21,7 +26,7 @@ spec:
   flexVolume:
     driver: incloud/disk
     fsType: $fs_type
-    options: {volumeID: vol-$me}
+    options: {volumeID: $(volume_id)}
 YAML
 }
 
@@ -153,7 +158,7 @@ is_its_disk() {
     local image
     image=$(cat "/sys/dev/block/$1/loop/backing_file" 2>/dev/null)
     saw="disk $1${image:+, image ${image##*/}}"
-    [[ ${image##*/} == "vol-$me.img" ]]
+    [[ ${image##*/} == "$(volume_id).img" ]]
 }
 
 goes_on() { grows last_number; }
@@ -209,7 +214,7 @@ put_away() {
     expect 'the pod deleted: the volume is detached' 180 is_detached
     told delete --ignore-not-found pvc "data-$me-0" --wait=false || true
     told delete --ignore-not-found pv "pv-$me" --wait=false || true
-    disk local delete "vol-$me" >/dev/null || fail "the volume cannot be deleted"
+    delete_in_cloud || fail "the volume cannot be deleted"
 }
 
 delete_set() {
@@ -228,7 +233,7 @@ is_attached_to() {
     [[ $saw == *": $1" ]]
 }
 
-is_unmounted_here() { ! grep -q "vol-${me}[/ ]" /proc/self/mountinfo; }
+is_unmounted_here() { ! grep -q "$(volume_id)[/ ]" /proc/self/mountinfo; }
 
 # clear_away: after a scenario that failed, so that the next one begins clean.
 clear_away() {
@@ -239,6 +244,7 @@ clear_away() {
     runs kubelet || start_kubelet
     without_proxy
     [[ ! -e $bare ]] || put_back_kubeadm
+    [[ ! -e $cloud ]] || openstack_ends
     told delete --ignore-not-found daemonset -n kube-system --all --wait=false || true
     told label node node-a incloud-disk/driver- || true
     told delete --ignore-not-found statefulset,pod --all --force --grace-period 0 || true

@@ -4,6 +4,7 @@
 //! 3,17821,3989688467,-;Buffer I/O error on dev vdc, logical block 0, async page read
 //! ```
 
+use crate::model::text::has_word;
 use crate::model::timestamp::Millis;
 use std::time::Duration;
 
@@ -61,11 +62,7 @@ impl KernelLine {
 
     /// `vdc` is not named by `vdc1`, nor by `xvdc`; `nvme0n1` not by `nvme0n10`.
     fn names(&self, disk: &str) -> bool {
-        let is_part = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
-        self.text.match_indices(disk).any(|(at, _)| {
-            let (before, after) = (&self.text[..at], &self.text[at + disk.len()..]);
-            !before.ends_with(is_part) && !after.starts_with(is_part)
-        })
+        has_word(&self.text, disk, |sign| sign.is_ascii_alphanumeric() || sign == '_')
     }
 }
 

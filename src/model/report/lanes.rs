@@ -34,6 +34,8 @@ pub enum Sign {
     Done,
     /// Something that is worth knowing.
     Note,
+    /// A word of kubelet.
+    Kubelet,
     /// A call whose end is not known.
     Open,
     /// A call that failed.
@@ -105,6 +107,8 @@ pub enum LaneKind {
     Heals,
     /// A pod.
     Pod(String),
+    /// What kubelet said.
+    Kubelet,
     /// What the kernel said.
     Kernel,
 }
@@ -119,6 +123,7 @@ impl LaneKind {
             Self::Disk => "disk",
             Self::Heals => "heals",
             Self::Pod(name) => name,
+            Self::Kubelet => "kubelet",
             Self::Kernel => "kernel",
         }
     }
@@ -215,7 +220,9 @@ pub fn lanes(
         tracked.goes_on(one, &mut disks);
         pods_go_on(one, &mut pods, (begin, end));
     }
-    let last = happenings.iter().map(|one| one.until.unwrap_or(one.at).max(one.at)).max();
+    // kubelet's words say nothing of how long a disk was seen.
+    let seen = happenings.iter().filter(|one| one.sign != Sign::Kubelet);
+    let last = seen.map(|one| one.until.unwrap_or(one.at).max(one.at)).max();
     tracked.ends(last, present, &mut disks);
     pods_end(last, present, &mut pods, (begin, end));
     let mut all: BTreeMap<LaneKind, TimeLane> = BTreeMap::new();
@@ -227,6 +234,7 @@ pub fn lanes(
             Sign::Done | Sign::Note | Sign::Open | Sign::Failed => LaneKind::Calls,
             Sign::Refused | Sign::NoLongerRefused => LaneKind::Refusals,
             Sign::Healed | Sign::NotHealed => LaneKind::Heals,
+            Sign::Kubelet => LaneKind::Kubelet,
             Sign::KernelNote | Sign::Kernel => LaneKind::Kernel,
         };
         let Happening { at, until, count, sign, what, text, .. } = one;

@@ -127,18 +127,32 @@ fn the_kernels_word_of_another_disk_ends_nothing() {
     assert_eq!(bars(&all, &LaneKind::Disk), [("vdc".to_owned(), 0, 1000, BarEnd::Now)]);
 }
 
+#[test]
+fn kubelets_words_have_a_lane_and_say_nothing_of_the_disk() {
+    let story = vec![
+        one(0, Sign::Done, Shift::Arrives, "vdc", ""),
+        one(500, Sign::Kubelet, Shift::None, "", ""),
+    ];
+    let all = lanes(story, (BEGIN, END), None);
+    assert_eq!(
+        all.iter().map(|lane| lane.kind.label()).collect::<Vec<_>>(),
+        ["calls", "disk", "kubelet"]
+    );
+    assert_eq!(bars(&all, &LaneKind::Disk), [("vdc".to_owned(), 0, 0, BarEnd::Unknown)]);
+}
+
 proptest::proptest! {
     /// Whatever the clock does, and in whatever order: no bar is backward, none is out of sight, and no
     /// happening in sight is without its mark.
     #[test]
     fn every_story_has_lanes(
-        parts in proptest::collection::vec((0u64..3000, 0usize..10, 0usize..7, 0usize..3, 0usize..3), 0..60),
+        parts in proptest::collection::vec((0u64..3000, 0usize..11, 0usize..7, 0usize..3, 0usize..3), 0..60),
         here in 0usize..4,
     ) {
         use Shift::{AllPodsLose, Arrives, Ends, Leaves, PodGets, PodLoses};
         let signs = [
             Sign::Done, Sign::Note, Sign::Open, Sign::Failed, Sign::NoLongerRefused, Sign::Refused,
-            Sign::Healed, Sign::NotHealed, Sign::KernelNote, Sign::Kernel,
+            Sign::Healed, Sign::NotHealed, Sign::KernelNote, Sign::Kernel, Sign::Kubelet,
         ];
         let shifts = [Shift::None, Arrives, Ends, Leaves, PodGets, PodLoses, AllPodsLose];
         let disks = ["", "vdc", "vdd"];

@@ -4,6 +4,7 @@ pub mod facts;
 pub mod finding;
 pub mod health;
 pub mod kernel_line;
+pub mod kubelet_line;
 pub mod lanes;
 pub mod log_line;
 pub mod metrics;

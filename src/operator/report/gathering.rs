@@ -7,6 +7,7 @@ use super::told::{LONGEST_NAME, Told};
 use crate::cli::TypedVolume;
 use crate::configuration::Config;
 use crate::host::clock::LOCAL;
+use crate::host::kubelet_log::KubeletLog;
 use crate::host::machine;
 use crate::model::error::Result;
 use crate::model::report::facts::{DiskFact, MountedOn, PodFact, VolumeFacts};
@@ -33,6 +34,7 @@ const PANELS: usize = 100;
 pub(super) fn gather(
     configured: &Configured,
     volume: Option<&TypedVolume>,
+    log: &KubeletLog,
     span: (Millis, Millis),
 ) -> Result<Document> {
     let config = &configured.config;
@@ -42,7 +44,7 @@ pub(super) fn gather(
     if let (Some(TypedVolume(typed)), None) = (volume, &sight.meant) {
         unseen.push(format!("which volume {typed} is, so this is about all of them"));
     }
-    let told = Told::of(config, &sight, span);
+    let told = Told::of(config, &sight, log, span);
     let mut document = Document {
         node: wiring::this_node(config).map_or_else(|_| "this node".to_owned(), |n| n.to_string()),
         about: sight.meant.as_ref().map(|meant| printable(meant.label()).into_owned()),
@@ -135,7 +137,9 @@ fn panels(document: &mut Document, rows: &[&Row], told: &Told, span: (Millis, Mi
     let mut known: BTreeSet<String> = BTreeSet::new();
     let mut all: Vec<(Millis, Panel)> = Vec::new();
     let mut add = |key: &str, title: String, health, present: Option<&Present>| {
-        let happenings: Vec<_> = told.about(key, span.0).map(happenings::of).collect();
+        let kubelets = told.kubelet.around(told.by_key(key), key);
+        let happenings = told.about(key, span.0).chain(kubelets).map(happenings::of);
+        let happenings: Vec<_> = happenings.collect();
         let last = told.by_key(key).map(|entry| entry.until.unwrap_or(entry.at)).max();
         let end = happenings.iter().map(|one| one.until.unwrap_or(one.at).max(one.at)).max();
         let span = (span.0, end.unwrap_or_default().max(span.1));
@@ -276,7 +280,8 @@ fn story(told: &Told) -> String {
         text += &format!("{left_out}\n\n");
     }
     text += &history::as_written(&told.older, PLAIN);
-    text += &history::text(&told.entries, PLAIN);
+    text += &history::text(&told.kubelet.among(&told.entries), PLAIN);
+    text += &told.kubelet.closing(PLAIN);
     if text.is_empty() { "the log tells nothing of that time\n".to_owned() } else { text }
 }
 

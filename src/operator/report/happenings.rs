@@ -4,6 +4,7 @@ use crate::host::clock::LOCAL;
 use crate::model::report::kernel_line::tells_an_end;
 use crate::model::report::lanes::{Happening, Shift, Sign};
 use crate::operator::history;
+use crate::operator::kubelet_story::KUBELET;
 use crate::operator::terminal::printable;
 use crate::operator::timeline::{Ending, Entry, KERNEL, lets_go};
 
@@ -19,8 +20,14 @@ pub(super) fn of(entry: &Entry) -> Happening {
         disk: shown(&entry.disk),
         pod: shown(&entry.pod),
         what: printable(&entry.op).into_owned(),
-        text: LOCAL.in_text(&printable(&history::sentence(entry))).into_owned(),
+        text: text_of(entry),
     }
+}
+
+fn text_of(entry: &Entry) -> String {
+    let sentence = history::sentence(entry);
+    let shown = printable(&sentence);
+    if entry.op == KUBELET { shown.into_owned() } else { LOCAL.in_text(&shown).into_owned() }
 }
 
 fn sign_of(entry: &Entry) -> (Sign, Shift) {
@@ -28,6 +35,7 @@ fn sign_of(entry: &Entry) -> (Sign, Shift) {
         (KERNEL, _) if tells_an_end(&entry.text) => (Sign::Kernel, Shift::Ends),
         (KERNEL, _) if entry.disk.is_none() => (Sign::KernelNote, Shift::None),
         (KERNEL, _) => (Sign::Kernel, Shift::None),
+        (KUBELET, _) => (Sign::Kubelet, Shift::None),
         ("healing", Ending::Done) => (Sign::Healed, Shift::Arrives),
         ("healing", _) => (Sign::NotHealed, Shift::None),
         ("guard", Ending::Event) => (Sign::NoLongerRefused, Shift::None),

@@ -16,6 +16,7 @@ use super::configured::Configured;
 use super::terminal::{Stage, on_paper};
 use crate::cli::views::ReportArguments;
 use crate::host::clock;
+use crate::host::kubelet_log::KubeletLog;
 use crate::model::error::Result;
 use crate::model::timestamp::Millis;
 
@@ -33,8 +34,10 @@ pub(super) fn run(
     let now = clock::now();
     let since = arguments.since.unwrap_or(now.saturating_sub(A_DAY));
     let place = output::Place::of(arguments, &configured, now)?;
+    let log = KubeletLog::of(arguments.kubelet_log.as_deref())?;
     let text = on_paper(redaction, || {
-        let document = gathering::gather(&configured, arguments.volume.as_ref(), (since, now))?;
+        let volume = arguments.volume.as_ref();
+        let document = gathering::gather(&configured, volume, &log, (since, now))?;
         Ok(if arguments.text { document.text() } else { page::page(&document) })
     })?;
     place.write(&text, stage)

@@ -356,7 +356,7 @@ fn is_bad(sign: Sign) -> bool {
 pub(super) fn class(sign: Sign) -> &'static str {
     match sign {
         Sign::Done => "done",
-        Sign::Note | Sign::KernelNote => "note",
+        Sign::Note | Sign::Kubelet | Sign::KernelNote => "note",
         Sign::Open => "open",
         Sign::Failed | Sign::NotHealed => "failed",
         Sign::Refused => "refused",
@@ -384,7 +384,7 @@ pub(super) fn shape(sign: Sign, x: Tenths, y: Tenths) -> String {
             r = tenths(HALF),
             d = tenths(2 * HALF)
         ),
-        Sign::Note | Sign::KernelNote => polygon(&[(-h, -h), (h, -h), (0, h)]),
+        Sign::Note | Sign::Kubelet | Sign::KernelNote => polygon(&[(-h, -h), (h, -h), (0, h)]),
         Sign::Failed | Sign::NotHealed => {
             format!("M{}L{}M{}L{}", place(-h, -h), place(h, h), place(-h, h), place(h, -h))
         }

@@ -2,11 +2,13 @@
 
 use super::sight::Sight;
 use crate::configuration::Config;
+use crate::host::kubelet_log::KubeletLog;
 use crate::host::records::Records;
 use crate::model::ids::VolumeId;
 use crate::model::text::{several, shortened};
 use crate::model::timestamp::{self, Millis};
 use crate::operator::journal::{self, LogQuery, Older, Story};
+use crate::operator::kubelet_story::KubeletStory;
 use crate::operator::timeline::Entry;
 use crate::operator::{history, kernel_story, naming};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,12 +30,18 @@ pub(super) struct Told {
     /// The same of the volumes that are told in full, from the log's beginning on.
     pub(super) whole: BTreeMap<String, Vec<Entry>>,
     pub(super) older: Vec<Older>,
+    pub(super) kubelet: KubeletStory,
     left_out: usize,
     pub(super) trouble: Option<String>,
 }
 
 impl Told {
-    pub(super) fn of(config: &Config, sight: &Sight, (since, now): (Millis, Millis)) -> Self {
+    pub(super) fn of(
+        config: &Config,
+        sight: &Sight,
+        log: &KubeletLog,
+        (since, now): (Millis, Millis),
+    ) -> Self {
         let rows =
             sight.status.as_ref().map(|status| status.volumes.as_slice()).unwrap_or_default();
         let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
@@ -54,14 +62,16 @@ impl Told {
         let about_one = sight.meant.is_some();
         let recent =
             story(if about_one { names.clone() } else { BTreeSet::new() }, Some(since), true);
-        let (Story { entries, older }, trouble) = match recent {
+        let (Story { entries, mut pods, older }, trouble) = match recent {
             Ok(story) => (story, None),
             Err(error) => (Story::default(), Some(error.to_string())),
         };
         // A disk that was lost was named when it came, perhaps days ago.
         let of_unwell = if names.is_empty() { None } else { story(names, None, false).ok() };
         let mut whole: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
-        for entry in of_unwell.unwrap_or_default().entries {
+        let of_unwell = of_unwell.unwrap_or_default();
+        pods.extend(of_unwell.pods);
+        for entry in of_unwell.entries {
             whole.entry(key(&entry)).or_default().push(entry);
         }
         let others = entries.into_iter().filter(|entry| !whole.contains_key(&key(entry)));
@@ -86,6 +96,7 @@ impl Told {
             entry
         }));
         told.left_out = keep_newest(&mut entries);
+        told.kubelet = KubeletStory::of(log, &entries, &pods);
         told.entries = entries;
         told
     }

@@ -60,7 +60,7 @@ comes_again() {
 
 # device_is_refused AT LEAST: of repetitions the log has no line each.
 device_is_refused() {
-    saw=$(disk explain "vol-$me" 2>/dev/null | grep -o 'unmountdevice, [0-9]* times' | head -n 1)
+    saw=$(disk explain "$(volume_id)" 2>/dev/null | grep -o 'unmountdevice, [0-9]* times' | head -n 1)
     [[ -n $saw ]] && (($(awk '{ print $2 }' <<<"$saw") >= $1))
 }
 

@@ -4,7 +4,7 @@
 # host_is_called NAME
 host_is_called() {
     echo "$1" >/proc/sys/kernel/hostname
-    did "the host is called $(hostname), the node node-a"
+    did "the host is called $1, the node node-a"
 }
 
 play_host_name() {
