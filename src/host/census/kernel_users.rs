@@ -2,7 +2,7 @@
 //! swap areas. They have no process that could be named.
 
 use super::answers::DELETED;
-use super::look::Look;
+use super::inspection::Inspection;
 use super::question::{Question, Why};
 use super::scan::{Party, Response};
 use crate::host::files;
@@ -27,7 +27,7 @@ struct Loop {
     question: Question,
 }
 
-impl Look<'_> {
+impl Inspection<'_> {
     pub(super) fn add_kernel_users(&mut self, uses: &mut DeviceUses) -> Result<()> {
         self.holders(uses);
         self.loops(uses)?;
@@ -36,7 +36,7 @@ impl Look<'_> {
 
     fn holders(&self, uses: &mut DeviceUses) {
         for number in &self.filter.numbers {
-            let folder = self.census.sysfs.join(format!("dev/block/{number}/holders"));
+            let folder = self.setting.sysfs.join(format!("dev/block/{number}/holders"));
             match fs::read_dir(&folder) {
                 Ok(entries) => {
                     for entry in entries {
@@ -56,7 +56,7 @@ impl Look<'_> {
     }
 
     fn loops(&mut self, uses: &mut DeviceUses) -> Result<()> {
-        let block = self.census.sysfs.join("block");
+        let block = self.setting.sysfs.join("block");
         let entries = fs::read_dir(&block).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let entries = match entries {
             Ok(entries) => entries,
@@ -97,12 +97,12 @@ impl Look<'_> {
     }
 
     fn loop_of(&self, name: &str) -> io::Result<Option<Loop>> {
-        let folder = self.census.sysfs.join("block").join(name);
+        let folder = self.setting.sysfs.join("block").join(name);
         let file = fs::read(folder.join("loop/backing_file"))?;
         let file = file.strip_suffix(b"\n").unwrap_or(&file);
         let Ok(number) = fs::read_to_string(folder.join("dev"))?.parse() else { return Ok(None) };
         let kept = Path::new(OsStr::from_bytes(file.strip_suffix(DELETED).unwrap_or(file)));
-        let (node, may_be_ours) = (self.census.dev.join(name), self.may_be_ours(kept));
+        let (node, may_be_ours) = (self.setting.dev.join(name), self.may_be_ours(kept));
         let (name, file) = (name.to_owned(), PathBuf::from(OsStr::from_bytes(file)));
         let question = Question::Loop { node, number, file: file.clone().into(), may_be_ours };
         Ok(Some(Loop { name, file, may_be_ours, question }))
@@ -149,7 +149,7 @@ impl Look<'_> {
     /// Whether the path ends in the kernel's name of one of the disks.
     fn is_named(&self, path: &Path) -> bool {
         let name_of = |number: &DeviceNumber| {
-            let folder = self.census.sysfs.join(format!("dev/block/{number}"));
+            let folder = self.setting.sysfs.join(format!("dev/block/{number}"));
             Some(fs::canonicalize(folder).ok()?.file_name()?.to_owned())
         };
         self.filter.numbers.iter().filter_map(name_of).any(|name| path.file_name() == Some(&name))

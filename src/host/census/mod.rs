@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | can every process be seen from here | `visibility` |
 //! | the processes of a pod, and what is mounted where they live | `pod_processes`, `cgroups`, `pods` |
-//! | all mount namespaces, also those without a process | `look`, `namespaces`, `owner`, `turns` |
+//! | all mount namespaces, also those without a process | `inspection`, `namespaces`, `owner`, `turns` |
 //! | open files, maps, working and root directories, open nodes | `answers` |
 //! | loop devices, swap areas, devices made of the disk | `kernel_users` |
 //!
@@ -20,8 +20,8 @@
 
 mod answers;
 mod cgroups;
+mod inspection;
 mod kernel_users;
-mod look;
 mod namespaces;
 mod owner;
 mod pod_processes;
@@ -42,7 +42,7 @@ use super::worker::{late, waiting_process};
 use super::{Census, device_nodes};
 use crate::host::clock::Deadline;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::{Error, Kind, Result};
+use crate::model::error::{Error, Result};
 use crate::model::face::Faces;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{
@@ -50,7 +50,7 @@ use crate::model::mount::disk_users::{
     Process, Tie, Untold,
 };
 use crate::model::record::NamespaceSign;
-use look::Look;
+use inspection::{CensusSetting, Inspection, Unread};
 use namespaces::own_namespace;
 use proc::Proc;
 use question::{Filter, Found, Question};
@@ -60,21 +60,13 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use unread::Unread;
 
 /// The census that the kernel gives: `/proc`, the cgroup trees that are mounted, `/sys`.
 #[derive(Debug, Clone)]
 pub struct KernelCensus {
-    proc: PathBuf,
-    sysfs: PathBuf,
-    dev: PathBuf,
-    walks_namespaces: bool,
-    faces: Faces,
-    /// Whose cgroups are believed.
-    trusted: u32,
+    setting: CensusSetting,
     start: Start,
     budget: Budget,
-    turns: Option<PathBuf>,
     /// What this call has read of other processes: all its questions share one budget.
     scan: Arc<Mutex<Scan>>,
 }
@@ -92,10 +84,11 @@ impl KernelCensus {
     /// is in `thread-self/mountinfo` of the first.
     #[must_use]
     pub fn at(proc: PathBuf, sysfs: PathBuf, dev: PathBuf) -> Self {
-        let (faces, walks_namespaces) = (Faces::default(), true);
-        let (start, trusted, budget, turns) = (Start::Here, 0, Budget::USUAL, None);
-        let scan = Arc::new(Mutex::new(Scan::new(start.clone(), &proc, trusted, budget)));
-        Self { proc, sysfs, dev, walks_namespaces, faces, trusted, start, budget, turns, scan }
+        let (faces, walks_namespaces, trusted, turns) = (Faces::default(), true, 0, None);
+        let setting = CensusSetting { proc, sysfs, dev, walks_namespaces, faces, trusted, turns };
+        let (start, budget) = (Start::Here, Budget::USUAL);
+        let scan = Scan::new(start.clone(), &setting.proc, trusted, budget);
+        Self { setting, start, budget, scan: Arc::new(Mutex::new(scan)) }
     }
 
     /// With this program, a `disk`, as its reader.
@@ -106,39 +99,44 @@ impl KernelCensus {
 
     /// Where this user is who root is elsewhere.
     #[must_use]
-    pub fn trusting(self, trusted: u32) -> Self {
-        Self { trusted, ..self }.of_another_call()
+    pub fn trusting(mut self, trusted: u32) -> Self {
+        self.setting.trusted = trusted;
+        self.of_another_call()
     }
 
     /// With the directories of orchestrators that are known.
     #[must_use]
-    pub fn with_faces(self, faces: Faces) -> Self {
-        Self { faces, ..self }
+    pub fn with_faces(mut self, faces: Faces) -> Self {
+        self.setting.faces = faces;
+        self
     }
 
     /// With no more time than this, and the driver's directory for turns.
     #[must_use]
-    pub fn within(self, budget: Budget, run_dir: &Path) -> Self {
-        Self { budget, turns: Some(run_dir.to_path_buf()), ..self }.of_another_call()
+    pub fn within(mut self, budget: Budget, run_dir: &Path) -> Self {
+        self.setting.turns = Some(run_dir.to_path_buf());
+        Self { budget, ..self }.of_another_call()
     }
 
     /// With a budget of its own, for another call.
     #[must_use]
     pub fn of_another_call(&self) -> Self {
-        let scan = Scan::new(self.start.clone(), &self.proc, self.trusted, self.budget);
+        let CensusSetting { proc, trusted, .. } = &self.setting;
+        let scan = Scan::new(self.start.clone(), proc, *trusted, self.budget);
         Self { scan: Arc::new(Mutex::new(scan)), ..self.clone() }
     }
 
     /// As before Linux 6.12, which has no list of all mount namespaces.
     #[must_use]
-    pub fn without_the_list_of_namespaces(self) -> Self {
-        Self { walks_namespaces: false, ..self }
+    pub fn without_the_list_of_namespaces(mut self) -> Self {
+        self.setting.walks_namespaces = false;
+        self
     }
 
     fn proc(&self) -> Result<Proc> {
         // A reader is a child.
         late::may_hang();
-        Proc::at(&self.proc, self.trusted)
+        Proc::at(&self.setting.proc, self.setting.trusted)
     }
 
     fn scan(&self) -> MutexGuard<'_, Scan> {
@@ -146,11 +144,11 @@ impl KernelCensus {
     }
 
     /// Begins to look for mounts of these file systems.
-    fn look(&self, numbers: &[DeviceNumber]) -> Result<Look<'_>> {
-        let container_files = self.faces.container_files().map(str::to_owned).collect();
+    fn look(&self, numbers: &[DeviceNumber]) -> Result<Inspection<'_>> {
+        let container_files = self.setting.faces.container_files().map(str::to_owned).collect();
         let (numbers, label) = (numbers.to_vec(), None);
-        Ok(Look {
-            census: self,
+        Ok(Inspection {
+            setting: &self.setting,
             proc: self.proc()?,
             filter: Filter { numbers, label, container_files },
             scan: self.scan(),
@@ -164,7 +162,7 @@ impl KernelCensus {
     fn seeing<T>(
         &self,
         numbers: &[DeviceNumber],
-        answer: impl FnOnce(&mut Look<'_>) -> Result<T>,
+        answer: impl FnOnce(&mut Inspection<'_>) -> Result<T>,
     ) -> Answer<T> {
         let answered = self.look(numbers).and_then(|mut look| {
             let own = look.proc.own_table()?;
@@ -180,14 +178,7 @@ impl KernelCensus {
     }
 }
 
-impl Look<'_> {
-    /// What hides where we could not look for want of a descriptor may be what is looked for. A heal, which
-    /// takes nothing from those it does not see, goes on; all others are told nothing.
-    fn must_be_whole(&mut self) -> Result<Vec<Untold>> {
-        let (untold, later) = self.report_unread()?;
-        later.first().map_or(Ok(untold), |first| Err(Error::new(Kind::Host, first.to_string())))
-    }
-
+impl Inspection<'_> {
     fn whole_uses(&mut self) -> Result<NamespaceUses> {
         let (untold, later) = (self.must_be_whole()?, Vec::new());
         Ok(NamespaceUses { namespaces: self.uses(), untold, later })
@@ -352,6 +343,6 @@ impl Census for KernelCensus {
     }
 
     fn find_namespace(&self, sign: &NamespaceSign) -> Result<Option<File>> {
-        self.look(&[])?.find(sign)
+        self.look(&[])?.find_signed(sign)
     }
 }

@@ -1,50 +1,16 @@
 //! All mount namespaces of the machine: this machine's and those of pods first, those that ordinary users made last.
 
 use super::answers::named_by;
-use super::look::{Look, in_order};
+use super::inspection::{Inspection, Namespace, in_order, namespace_in};
 use super::proc::{Proc, Task};
 use super::question::{Door, Found, Question, Why};
 use super::scan::{Class, Party, Response};
 use super::unread::is_shortage;
-use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper};
-use crate::model::mount::mountinfo::{Mount, MountTable};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
-
-/// One mount namespace.
-#[derive(Debug)]
-pub(super) struct Namespace {
-    /// Which; unknown if the links of all its processes are closed to us.
-    pub(super) id: Option<NamespaceId>,
-    /// One thread of each process that lives there.
-    pub(super) tasks: Vec<Task>,
-    /// Of this thread's namespace all mounts, of others those that the filter asks for.
-    pub(super) table: Arc<MountTable>,
-    /// The id of the first mount of all.
-    pub(super) first: u32,
-    /// The ordinary user who made it.
-    pub(super) user: Option<u32>,
-    /// What keeps it alive without a process.
-    pub(super) keepers: Vec<NamespaceKeeper>,
-    /// Whose share pays for questions about it.
-    pub(super) owner: Party,
-}
-
-impl Namespace {
-    /// The mounts of these file systems.
-    pub(super) fn mounts_of(&self, numbers: &[DeviceNumber]) -> impl Iterator<Item = &Mount> {
-        self.table.mounts().iter().filter(|mount| numbers.contains(&mount.number))
-    }
-
-    /// Whether one of these mounts is in it: their ids are unique among all namespaces.
-    pub(super) fn has_any(&self, mut ids: impl Iterator<Item = u32>) -> bool {
-        ids.any(|id| self.first == id || self.table.mounts().iter().any(|mount| mount.id == id))
-    }
-}
 
 type Residents = BTreeMap<NamespaceId, Vec<Task>>;
 /// Processes that are placed by their mounts, because their links are closed or do not answer.
@@ -55,7 +21,7 @@ type Listed = BTreeMap<u64, Option<u32>>;
 /// So many of the processes that live in a namespace are tried in order to read its mounts.
 const MOST_TRIED: usize = 64;
 
-impl Look<'_> {
+impl Inspection<'_> {
     /// Reads them: of namespaces of pods those of these pods first.
     pub(super) fn read_namespaces(&mut self, pods: &BTreeSet<ConsumerId>) -> Result<()> {
         let own = own_namespace(&self.proc)?;
@@ -113,7 +79,7 @@ impl Look<'_> {
     /// Has the kernel list the namespaces but these, in which the machine's own processes and those of pods live. Users
     /// can make as many as they like, so their budget pays for it. None before Linux 6.12.
     fn list(&mut self, but: Vec<u64>) -> Result<Option<Listed>> {
-        if !self.census.walks_namespaces {
+        if !self.setting.walks_namespaces {
             return Ok(None);
         }
         let question = Question::List { these: but, is_only: false };
@@ -122,7 +88,7 @@ impl Look<'_> {
         let users: Vec<u32> = listed.values().copied().flatten().collect();
         for found in &told.found {
             if let Found::More(count) = found {
-                self.unread.uninhabited(Some(*count), Some(&users), &Why::Skipped);
+                self.unread_uninhabited(Some(*count), Some(&users), &Why::Skipped);
             }
         }
         match told.result() {
@@ -131,7 +97,7 @@ impl Look<'_> {
                 self.unread.later("where no process lives".to_owned(), &why);
             }
             Err(Why::Failed(_)) => return Ok(None),
-            Err(why) => self.unread.uninhabited(None, Some(&users), &why),
+            Err(why) => self.unread_uninhabited(None, Some(&users), &why),
         }
         Ok(Some(listed))
     }
@@ -200,7 +166,8 @@ impl Look<'_> {
         let unknown = listed.into_iter().filter(|(id, _)| !known.contains(&NamespaceId(*id)));
         let (roots, users): (Listed, Listed) = unknown.partition(|(_, user)| user.is_none());
         if !roots.is_empty() || !users.is_empty() {
-            let _turn = super::turns::take(self.census.turns.as_ref(), self.scan.time_for_a_turn());
+            let _turn =
+                super::turns::take(self.setting.turns.as_ref(), self.scan.time_for_a_turn());
             self.enter(roots, &Party::Root)?;
             self.enter(users, &Party::Users)?;
         }
@@ -261,7 +228,7 @@ impl Look<'_> {
         if let Err(why) = told.result() {
             let users: Vec<u32> = left.values().copied().flatten().collect();
             let users = (*owner == Party::Users).then_some(users.as_slice());
-            self.unread.uninhabited(Some(left.len()), users, &why);
+            self.unread_uninhabited(Some(left.len()), users, &why);
         }
         Ok(())
     }
@@ -269,7 +236,7 @@ impl Look<'_> {
     /// Finds them before Linux 6.12, where only a reference leads there; and one may be mounted in another.
     fn uninhabited_by_references(&mut self, mut known: HashSet<NamespaceId>) -> Result<()> {
         let first = self.all.len();
-        let _turn = super::turns::take(self.census.turns.as_ref(), self.scan.time_for_a_turn());
+        let _turn = super::turns::take(self.setting.turns.as_ref(), self.scan.time_for_a_turn());
         loop {
             let references = self.references()?;
             let mut doors: BTreeMap<NamespaceId, Vec<Door>> = BTreeMap::new();
@@ -290,7 +257,7 @@ impl Look<'_> {
                     Ok(found) => {
                         self.all.extend(namespace_in(&found, Some(*id), vec![], Party::Users)?);
                     }
-                    Err(why @ Why::Skipped) => self.unread.uninhabited(Some(1), Some(&[]), &why),
+                    Err(why @ Why::Skipped) => self.unread_uninhabited(Some(1), Some(&[]), &why),
                     Err(why) => self.unread_namespace((*id, &Party::Users, false), &[], &why),
                 }
             }
@@ -457,24 +424,4 @@ fn makers(found: &[Found]) -> Listed {
         _ => None,
     };
     found.iter().filter_map(maker).collect()
-}
-
-pub(super) fn namespace_in(
-    found: &[Found],
-    id: Option<NamespaceId>,
-    tasks: Vec<Task>,
-    owner: Party,
-) -> Result<Option<Namespace>> {
-    let excerpt = found.iter().find_map(|one| match one {
-        Found::Table { lines, first, .. } => Some((lines, *first)),
-        _ => None,
-    });
-    let Some((lines, first)) = excerpt else { return Ok(None) };
-    let user = found.iter().find_map(|one| match one {
-        // A runtime that gives a container users of its own is root when it makes that one.
-        Found::Maker { user, .. } => user.filter(|user| *user != 0),
-        _ => None,
-    });
-    let (table, keepers) = (Arc::new(MountTable::parse(lines)?), Vec::new());
-    Ok(Some(Namespace { id, tasks, table, first, user, keepers, owner }))
 }

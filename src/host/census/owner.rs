@@ -1,6 +1,6 @@
 //! The door of a mount namespace, and by what it is known again.
 
-use super::look::Look;
+use super::inspection::Inspection;
 use super::namespaces::{own_namespace, placed};
 use super::proc::Task;
 use super::question::{Door, Found, Question, Why};
@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-impl Look<'_> {
+impl Inspection<'_> {
     /// Opens a namespace that was found, for setns(2).
     pub(super) fn open(&mut self, namespace: &NamespaceUse) -> Result<File> {
         let own = own_namespace(&self.proc)?;
@@ -40,7 +40,7 @@ impl Look<'_> {
 
     /// Opens a namespace by what it is known again. Before Linux 6.12 one without a process is not found, and
     /// nothing is missed by that.
-    pub(super) fn find(&mut self, sign: &NamespaceSign) -> Result<Option<File>> {
+    pub(super) fn find_signed(&mut self, sign: &NamespaceSign) -> Result<Option<File>> {
         let wanted = NamespaceId(sign.namespace);
         let failed = |error| Error::io(format!("look for mount namespace {wanted}"), &error);
         self.read_namespaces(&BTreeSet::new())?;
@@ -65,7 +65,7 @@ impl Look<'_> {
         };
         let read = |error| Error::io("read by what a mount namespace is known again", &error);
         let number = door.metadata().map_err(read)?.ino();
-        let counts = self.census.walks_namespaces;
+        let counts = self.setting.walks_namespaces;
         let count = if counts { count_of(&door).map_err(read)? } else { None };
         let mut dweller = None;
         let processes = namespace.filter(|_| count.is_none()).map(|namespace| &namespace.processes);

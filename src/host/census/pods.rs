@@ -1,7 +1,7 @@
 //! Whether a pod has a file system: its processes, and what is mounted where they live.
 
-use super::look::Look;
-use super::namespaces::{namespace_in, own_namespace, placed};
+use super::inspection::{Inspection, namespace_in};
+use super::namespaces::{own_namespace, placed};
 use super::pod_processes::PodProcesses;
 use super::proc::{Proc, Task};
 use super::question::{Door, Question, Why};
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// More rounds than a pod's start or end takes; one takes about a millisecond.
 const ROUNDS: usize = 64;
 
-impl Look<'_> {
+impl Inspection<'_> {
     /// The pod's processes that have one of the file systems; those in the namespace `except` do not count. None is only
     /// answered after two rounds with the same processes: one that was started between the reading of the list and the
     /// reading of its starter is in the next list.

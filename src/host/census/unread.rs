@@ -1,14 +1,13 @@
 //! What a scan could not read: whose it is, for which volumes it counts, and what ends it.
 
 use super::answers::is_of_a_server;
-use super::look::Look;
-use super::namespaces::namespace_in;
+use super::inspection::{Inspection, namespace_in};
 use super::proc::Task;
 use super::question::{Question, Why};
 use super::scan::{Class, Party};
 use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::Result;
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{NamespaceId, Untold, plain};
 use crate::model::mount::mountinfo::{Mount, MountTable};
@@ -22,27 +21,14 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// So many ways out are named.
 const MOST_WAYS: usize = 3;
 
-/// What was not read, as it is found.
-#[derive(Debug, Default)]
-pub(super) struct Unread {
-    /// Whether who asks comes again for what took too long, and until then goes on without it.
-    pub(super) comes_again: bool,
-    untold: Vec<Untold>,
-    later: Vec<Untold>,
-    /// Processes, or all that they hold.
-    pub(super) processes: BTreeMap<u32, Why>,
-    /// Those of them that list their mounts, which are all that their namespaces have: they hide none.
-    pub(super) seen: BTreeSet<u32>,
-}
-
-impl Unread {
-    /// A later look may tell it.
-    pub(super) fn later(&mut self, what: String, why: &Why) {
-        self.later.push(Untold::of_unknown(what, why.text()));
-    }
-
+impl Inspection<'_> {
     /// So many namespaces where no process lives, or the rest of the kernel's list; and the ordinary users who made them.
-    pub(super) fn uninhabited(&mut self, count: Option<usize>, users: Option<&[u32]>, why: &Why) {
+    pub(super) fn unread_uninhabited(
+        &mut self,
+        count: Option<usize>,
+        users: Option<&[u32]>,
+        why: &Why,
+    ) {
         let mut what = match count {
             Some(0) => return,
             Some(1) => "a mount namespace where no process lives".to_owned(),
@@ -50,20 +36,18 @@ impl Unread {
             None => "mount namespaces where no process lives".to_owned(),
         };
         let Some(users) = users else {
-            if why.is_lack() || self.comes_again {
-                return self.later(what, why);
+            if why.is_lack() || self.unread.comes_again {
+                return self.unread.later(what, why);
             }
-            return self.untold.push(Untold::of_unknown(what, why.text()));
+            return self.unread.untold.push(Untold::of_unknown(what, why.text()));
         };
         if count.is_some() {
             what += ", made by ordinary users";
         }
         let way_out = most_frequent(users).map(end_of_all);
-        self.untold.push(Untold { way_out, ..Untold::of_unknown(what, why.text()) });
+        self.unread.untold.push(Untold { way_out, ..Untold::of_unknown(what, why.text()) });
     }
-}
 
-impl Look<'_> {
     /// The mounts of a process that is placed by them.
     pub(super) fn unread_mounts(&mut self, pid: u32, owner: &Party, why: &Why) {
         let what = format!("the mounts of process {}", self.process(pid));
@@ -159,6 +143,13 @@ impl Look<'_> {
             unread.untold.push(Untold { way_out, ..untold });
         }
         Ok((unread.untold, unread.later))
+    }
+
+    /// What hides where we could not look for want of a descriptor may be what is looked for. A heal, which
+    /// takes nothing from those it does not see, goes on; all others are told nothing.
+    pub(super) fn must_be_whole(&mut self) -> Result<Vec<Untold>> {
+        let (untold, later) = self.report_unread()?;
+        later.first().map_or(Ok(untold), |first| Err(Error::new(Kind::Host, first.to_string())))
     }
 
     /// Whether this machine has cgroups of pods: without them a container's process cannot be told from another one.

@@ -1,20 +1,89 @@
 //! One question: what was read to answer it, and what could not be read.
 
-use super::KernelCensus;
-use super::namespaces::Namespace;
-use super::proc::Proc;
-use super::question::{Filter, KernelError, Question, Why};
+use super::proc::{Proc, Task};
+use super::question::{Filter, Found, KernelError, Question, Why};
 use super::scan::{Party, Response, Scan};
-use super::unread::Unread;
 use crate::model::cgroup::Owner;
+use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
-use crate::model::mount::disk_users::{NamespaceUse, Process};
+use crate::model::face::Faces;
+use crate::model::mount::disk_users::{
+    NamespaceId, NamespaceKeeper, NamespaceUse, Process, Untold,
+};
+use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::{Machine, beneath};
-use std::collections::{BTreeMap, HashMap};
-use std::sync::MutexGuard;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, MutexGuard};
 
-pub(super) struct Look<'a> {
-    pub(super) census: &'a KernelCensus,
+/// Where to look, and how.
+#[derive(Debug, Clone)]
+pub(super) struct CensusSetting {
+    pub(super) proc: PathBuf,
+    pub(super) sysfs: PathBuf,
+    pub(super) dev: PathBuf,
+    /// Whether the kernel may be asked for its list of mount namespaces.
+    pub(super) walks_namespaces: bool,
+    pub(super) faces: Faces,
+    /// Whose cgroups are believed.
+    pub(super) trusted: u32,
+    /// Where calls take turns to enter namespaces that no process keeps alive.
+    pub(super) turns: Option<PathBuf>,
+}
+
+/// One mount namespace.
+#[derive(Debug)]
+pub(super) struct Namespace {
+    /// Which; unknown if the links of all its processes are closed to us.
+    pub(super) id: Option<NamespaceId>,
+    /// One thread of each process that lives there.
+    pub(super) tasks: Vec<Task>,
+    /// Of this thread's namespace all mounts, of others those that the filter asks for.
+    pub(super) table: Arc<MountTable>,
+    /// The id of the first mount of all.
+    pub(super) first: u32,
+    /// The ordinary user who made it.
+    pub(super) user: Option<u32>,
+    /// What keeps it alive without a process.
+    pub(super) keepers: Vec<NamespaceKeeper>,
+    /// Whose share pays for questions about it.
+    pub(super) owner: Party,
+}
+
+impl Namespace {
+    /// The mounts of these file systems.
+    pub(super) fn mounts_of(&self, numbers: &[DeviceNumber]) -> impl Iterator<Item = &Mount> {
+        self.table.mounts().iter().filter(|mount| numbers.contains(&mount.number))
+    }
+
+    /// Whether one of these mounts is in it: their ids are unique among all namespaces.
+    pub(super) fn has_any(&self, mut ids: impl Iterator<Item = u32>) -> bool {
+        ids.any(|id| self.first == id || self.table.mounts().iter().any(|mount| mount.id == id))
+    }
+}
+
+/// What was not read, as it is found.
+#[derive(Debug, Default)]
+pub(super) struct Unread {
+    /// Whether who asks comes again for what took too long, and until then goes on without it.
+    pub(super) comes_again: bool,
+    pub(super) untold: Vec<Untold>,
+    pub(super) later: Vec<Untold>,
+    /// Processes, or all that they hold.
+    pub(super) processes: BTreeMap<u32, Why>,
+    /// Those of them that list their mounts, which are all that their namespaces have: they hide none.
+    pub(super) seen: BTreeSet<u32>,
+}
+
+impl Unread {
+    /// A later look may tell it.
+    pub(super) fn later(&mut self, what: String, why: &Why) {
+        self.later.push(Untold::of_unknown(what, why.text()));
+    }
+}
+
+pub(super) struct Inspection<'a> {
+    pub(super) setting: &'a CensusSetting,
     pub(super) proc: Proc,
     pub(super) filter: Filter,
     pub(super) scan: MutexGuard<'a, Scan>,
@@ -26,7 +95,7 @@ pub(super) struct Look<'a> {
     pub(super) unread: Unread,
 }
 
-impl Look<'_> {
+impl Inspection<'_> {
     pub(super) fn ask(&mut self, asked: &[(Party, Question)]) -> Result<Vec<Response>> {
         let told = self.scan.ask(&self.filter, asked);
         told.map_err(|error| Error::io("read other processes", &error))
@@ -69,7 +138,7 @@ impl Look<'_> {
     /// Every namespace but this thread's that mounts one of the file systems.
     pub(super) fn uses(&self) -> Vec<NamespaceUse> {
         let numbers = &self.filter.numbers;
-        let machine = Machine::new(self.census.faces, &self.all[0].table, None, numbers);
+        let machine = Machine::new(self.setting.faces, &self.all[0].table, None, numbers);
         let mut uses = Vec::new();
         for one in &self.all[1..] {
             let mounts: Vec<_> = one.mounts_of(numbers).cloned().collect();
@@ -108,4 +177,24 @@ pub(super) fn in_order<T>(all: impl Iterator<Item = (Party, T)>) -> Vec<(Party, 
         .collect();
     numbered.sort_by_key(|(count, (owner, _))| (owner.class(), *count));
     numbered.into_iter().map(|(_, one)| one).collect()
+}
+
+pub(super) fn namespace_in(
+    found: &[Found],
+    id: Option<NamespaceId>,
+    tasks: Vec<Task>,
+    owner: Party,
+) -> Result<Option<Namespace>> {
+    let excerpt = found.iter().find_map(|one| match one {
+        Found::Table { lines, first, .. } => Some((lines, *first)),
+        _ => None,
+    });
+    let Some((lines, first)) = excerpt else { return Ok(None) };
+    let user = found.iter().find_map(|one| match one {
+        // A runtime that gives a container users of its own is root when it makes that one.
+        Found::Maker { user, .. } => user.filter(|user| *user != 0),
+        _ => None,
+    });
+    let (table, keepers) = (Arc::new(MountTable::parse(lines)?), Vec::new());
+    Ok(Some(Namespace { id, tasks, table, first, user, keepers, owner }))
 }
