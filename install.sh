@@ -86,9 +86,10 @@ disk: a FlexVolume driver for cloud block disks
                             --brief: fewer rounds; --plots: draws the documents' plots;
                             --before: another build of the driver is measured in the same run
   ./install.sh release [--out DIR] [--sign KEY]
-                            a tarball for nodes without a toolchain: a static driver, this script,
-                            completions, manual pages, the examples, checksums; beside it its
-                            checksum and the list of its parts; the same source makes the same bytes
+                            a tarball for nodes without a toolchain: the driver with libudev and the
+                            static driver, this script, completions, manual pages, the examples,
+                            checksums; beside it its checksum and the list of its parts; the same
+                            source makes the same bytes
   ./install.sh image [--out DIR] [--sign KEY] [--name NAME:TAG] [--certificates FILE]
                             an image for the DaemonSet, without docker: the static driver alone
   ./install.sh help         this text
@@ -101,10 +102,11 @@ Rust toolchain that is here. On a node:
                             [--plugin-dir DIR] [--kubelet-root DIR]
                             [--binary FILE] [--although-not-ready] [--dry-run]
                             puts the driver into kubelet's plugin folder, tested before and in one
-                            step, and writes a configuration if there is none. Takes the driver of
-                            an unpacked release, else builds one; with --binary it needs neither
-                            network nor toolchain. Where systemd runs, a udev rule and a timer let
-                            the driver heal volumes whose disk comes back
+                            step, and writes a configuration if there is none. Takes a driver of an
+                            unpacked release, else builds one: the one with libudev where it starts,
+                            otherwise the static one. With --binary it needs neither network nor
+                            toolchain. Where systemd runs, a udev rule and a timer let the driver
+                            heal volumes whose disk comes back
          --config FILE      this configuration, tried before and readable by root alone
          --cloud-config FILE  one that names this cloud.conf, as kubelet was told it
          --credentials FILE  a cloud.conf that is kept beside the configuration, which names it
@@ -210,16 +212,58 @@ put_driver() {
         put_given_driver "$@"
     elif [ ! -e "$here/Cargo.toml" ] && [ -f "$here/disk" ]; then
         # An unpacked release.
-        [ "$(sed -n 's/  disk$//p' "$here/SHA256SUMS")" = "$(sha256sum "$here/disk" | cut -d ' ' -f 1)" ] ||
-            die "$here/disk is not what $here/SHA256SUMS says; unpack the release again"
-        put_by_itself "$here/disk" "$@"
+        must_be_as_packed disk
+        driver=$here/disk
+        if [ -f "$here/disk-libudev" ]; then
+            must_be_as_packed disk-libudev
+            ! starts_there "$here/disk-libudev" || driver=$here/disk-libudev
+        fi
+        put_by_itself "$driver" "$@"
     elif [ -n "$dry_run" ]; then
-        say "would be next: building the static driver (release)"
+        say "would be next: building the driver (release)"
         say "what comes then is told with a driver: ./install.sh $word --dry-run --binary FILE"
     else
-        build_driver
+        build_driver_for_node
         put_by_itself "$built" "$@"
     fi
+}
+
+must_be_as_packed() {
+    [ "$(sed -n "s/  $1\$//p" "$here/SHA256SUMS")" = "$(sha256sum "$here/$1" | cut -d ' ' -f 1)" ] ||
+        die "$here/$1 is not what $here/SHA256SUMS says; unpack the release again"
+}
+
+# starts_there FILE: whether a driver with libudev starts here, and with the libraries of every root directory where it is
+# going to be called: a kubelet and a controller-manager may run in containers, which share the plugin folder.
+starts_there() {
+    can_work "$1" || return 1
+    [ -z "$destdir" ] || starts_in "$destdir" "$1" || return 1
+    [ ! -e "$destdir/etc/kubernetes/manifests/kube-controller-manager.yaml" ] || return 1
+    # Below DESTDIR is another machine, whose processes are not these.
+    [ -z "$destdir" ] || [ -n "${INSTALL_PROC:-}" ] || return 0
+    for comm in "${INSTALL_PROC:-/proc}"/[0-9]*/comm; do
+        ! grep -qsx -e kubelet -e hyperkube -e kube-controller "$comm" || starts_in "${comm%/comm}/root" "$1" || return 1
+    done
+}
+
+# starts_in ROOT FILE
+starts_in() {
+    find_libudev "$1" && can_work "$2" "$loader" --inhibit-cache --library-path "$libraries"
+}
+
+# find_libudev ROOT: sets `libraries` and `loader`, if libudev is among them. The loader would take a library that is
+# missing there from this machine.
+find_libudev() {
+    libraries='' loader='' libudev=''
+    for folder in "$1"/lib/*-linux-gnu* "$1"/usr/lib/*-linux-gnu* "$1"/lib "$1"/usr/lib "$1"/lib64 "$1"/usr/lib64; do
+        [ -d "$folder" ] || continue
+        libraries=${libraries:+$libraries:}$folder
+        [ ! -f "$folder/libudev.so.1" ] || libudev=$folder
+        for file in "$folder"/ld-linux*.so.*; do
+            [ ! -f "$file" ] || loader=${loader:-$file}
+        done
+    done
+    [ -n "$libudev" ] && [ -n "$loader" ]
 }
 
 # After an uninstall there is no driver that could say so.
@@ -311,10 +355,12 @@ try_here() {
     done
 }
 
-# can_work FILE: whether it has the words of a node. A driver of before has not.
+# can_work FILE [LOADER...]: whether it has the words of a node. A driver of before has not.
 can_work() {
     is_program "$1" || return 1
-    run_driver "$1" node --help 2>/dev/null | grep -q '^  install  *\[--cloud'
+    asked=$1
+    shift
+    run_driver "$@" "$asked" node --help 2>/dev/null | grep -q '^  install  *\[--cloud'
 }
 
 # Of any other file a shell would make a script, and run it.
@@ -331,7 +377,25 @@ run_driver() {
     fi
 }
 
-# Sets `built`: the static driver, as a release has it, which also starts faster.
+# Sets `built`: the driver with libudev, if it starts where it is going to be, otherwise the static one.
+build_driver_for_node() {
+    if [ -z "$destdir" ] || find_libudev "$destdir"; then
+        build_driver_with_libudev
+        ! starts_there "$built" || return 0
+        say "it does not start everywhere where it would be called, so the static driver is next"
+    fi
+    build_driver
+}
+
+# Sets `built`, like the next one.
+build_driver_with_libudev() {
+    prepare
+    say "building the driver with libudev (release); the first time this takes one to three minutes"
+    building 'the driver with libudev' build_with_libudev
+    built=$(target_folder)/release/disk
+}
+
+# Sets `built`: the static driver, which starts anywhere.
 build_driver() {
     prepare
     say "building the static driver (release); the first time this takes one to three minutes"
@@ -390,7 +454,7 @@ absolute() {
 prepare() {
     [ -f "$here/Cargo.toml" ] || die "$word builds, and this folder has no source"
     cd "$here"
-    scratch=$(mktemp -d)
+    scratch=${scratch:-$(mktemp -d)}
     # shellcheck source=tests/support/building.sh
     . "$here/tests/support/building.sh"
     # Rust first: it is the one thing that this script cannot bring, so nothing changes without it.

@@ -151,23 +151,31 @@ impl Drop for Node {
     }
 }
 
-/// Removes what a killed call left of a volume's node, unless another configuration uses it, and the
-/// link of a volume that is no longer mounted.
+/// Removes what a killed call left of a volume's node, unless another configuration uses it. The link
+/// of a mounted volume stays.
 pub fn tidy(id: &VolumeId) {
     let path = label_of(id);
     let lock_of = Path::new(FOLDER).join(LOCKS).join(format!("{id}.lock"));
     let is_left = match fs::symlink_metadata(&path) {
-        Ok(found) => !found.is_symlink() || !may_be_mounted(&path),
+        Ok(found) => !found.is_symlink(),
         Err(_) => fs::symlink_metadata(lock_of).is_ok(),
     };
-    if is_left && let Ok(Locked::Held(name)) = lock(id, Deadline::after(Duration::ZERO)) {
-        remove(&path, name);
+    if is_left {
+        remove_if_free(id);
     }
 }
 
-fn may_be_mounted(label: &Path) -> bool {
-    let is_its = |mount: &Mount| is_labelled(mount) && Path::new(&mount.source) == label;
-    super::mounts::read_table().map_or(true, |table| table.mounts().iter().any(is_its))
+/// Whether a mount of the volume has left its link.
+#[must_use]
+pub fn has_link(id: &VolumeId) -> bool {
+    fs::symlink_metadata(label_of(id)).is_ok_and(|found| found.is_symlink())
+}
+
+/// Removes a volume's node or link, unless another configuration is using it.
+pub fn remove_if_free(id: &VolumeId) {
+    if let Ok(Locked::Held(name)) = lock(id, Deadline::after(Duration::ZERO)) {
+        remove(&label_of(id), name);
+    }
 }
 
 fn remove(path: &Path, name: Lock) {

@@ -8,7 +8,7 @@
 use crate::model::disk::device::DeviceNumber;
 use nix::errno::Errno;
 use nix::libc;
-use std::ffi::CString;
+use rustix::fs::{AtFlags, StatxFlags};
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -338,23 +338,31 @@ pub fn mount_namespace_beside(namespace: &File, direction: Direction) -> Result<
 /// Where the thing is that a path leads to, links followed. No attributes are brought up to date:
 /// a server or a daemon behind the file system is not asked for them.
 pub fn place_of(folder: impl AsFd, path: &str) -> Result<FileLocation> {
-    let path = CString::new(path).map_err(|_| Errno::EINVAL)?;
-    let flags = libc::AT_NO_AUTOMOUNT | libc::AT_STATX_DONT_SYNC;
-    let mut found = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: the path ends in a zero and, like the structure, lives until the call returns; all
-    // fields are integers, for which zeros and whatever the kernel writes are values.
-    let found = unsafe {
-        let descriptor = folder.as_fd().as_raw_fd();
-        let into = found.as_mut_ptr();
-        Errno::result(libc::statx(descriptor, path.as_ptr(), flags, libc::STATX_TYPE, into))?;
-        found.assume_init()
-    };
-    let is_disk = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFBLK;
-    let disk = DeviceNumber { major: found.stx_rdev_major, minor: found.stx_rdev_minor };
-    Ok(FileLocation {
-        file_system: DeviceNumber { major: found.stx_dev_major, minor: found.stx_dev_minor },
-        disk: is_disk.then_some(disk),
-    })
+    let how = AtFlags::NO_AUTOMOUNT;
+    let (file_system, disk, mode) =
+        match rustix::fs::statx(&folder, path, how | AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE) {
+            Ok(found) => (
+                DeviceNumber { major: found.stx_dev_major, minor: found.stx_dev_minor },
+                DeviceNumber { major: found.stx_rdev_major, minor: found.stx_rdev_minor },
+                found.stx_mode.into(),
+            ),
+            // Before Linux 4.11.
+            Err(rustix::io::Errno::NOSYS) => {
+                let found = rustix::fs::statat(folder, path, how).map_err(errno)?;
+                (number(found.st_dev), number(found.st_rdev), found.st_mode)
+            }
+            Err(error) => return Err(errno(error)),
+        };
+    let is_disk = mode & libc::S_IFMT == libc::S_IFBLK;
+    Ok(FileLocation { file_system, disk: is_disk.then_some(disk) })
+}
+
+fn number(raw: u64) -> DeviceNumber {
+    DeviceNumber { major: rustix::fs::major(raw), minor: rustix::fs::minor(raw) }
+}
+
+fn errno(error: rustix::io::Errno) -> Errno {
+    Errno::from_raw(error.raw_os_error())
 }
 
 /// Ends a mounted file system as if its disk was pulled: nothing is written any more, every call
@@ -559,17 +567,10 @@ fn list_mounts(on: Option<u64>, last: Option<u64>, found: &mut [u64]) -> Result<
 /// asks the file system, so it is not for a dead one.
 pub fn unique_id_of_mount(place: &OwnedFd) -> Result<u64> {
     /// `STATX_MNT_ID_UNIQUE`
-    const WANTED: u32 = 0x4000;
-    let mut told = MaybeUninit::<libc::statx>::zeroed();
-    let how = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
-    // SAFETY: the path is empty and terminated; the kernel writes one structure, which lives until the call
-    // returns, and which may be all zero.
-    let told = unsafe {
-        let answer = libc::statx(place.as_raw_fd(), c"".as_ptr(), how, WANTED, told.as_mut_ptr());
-        Errno::result(answer)?;
-        told.assume_init()
-    };
-    if told.stx_mask & WANTED == 0 { Err(Errno::ENOSYS) } else { Ok(told.stx_mnt_id) }
+    const WANTED: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+    let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let told = rustix::fs::statx(place, c"", how, WANTED).map_err(errno)?;
+    if told.stx_mask & WANTED.bits() == 0 { Err(Errno::ENOSYS) } else { Ok(told.stx_mnt_id) }
 }
 
 /// A descriptor of a process (`pidfd_open`, Linux 5.3): it never means another one.

@@ -49,7 +49,9 @@ pub mod worker;
 
 use crate::host::clock::Deadline;
 use crate::model::disk::contents::{Contents, FsType};
-use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, LinkFault, Shown};
+use crate::model::disk::device::{
+    Device, DeviceNumber, Identity, Link, LinkFault, Shown, UdevEntry,
+};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::{Error, Result};
@@ -133,7 +135,13 @@ pub trait Devices {
     /// Every link that is there and names the volume, where it leads, and what is wrong with it.
     fn links(&self, wanted: &Identity, own_link: &Path) -> Vec<Link>;
     /// The disks that udev knows under the volume's serial, in words: for a message, no proof.
-    fn udev_says(&self, wanted: &Identity) -> Vec<String>;
+    fn udev_says(&self, _wanted: &Identity) -> Vec<String> {
+        Vec::new()
+    }
+    /// What udev's database says about the disk of this number; nothing without libudev or udevd.
+    fn udev_entry(&self, _wanted: &Identity, _number: DeviceNumber) -> Option<UdevEntry> {
+        None
+    }
     /// Whether the disk of this number is gone for good: no mount of it will ever be read again.
     fn is_gone(&self, number: DeviceNumber) -> Result<bool>;
     /// Why this disk must not be written or mounted, whatever stands on it: partitions, holders,
@@ -146,8 +154,12 @@ pub trait Devices {
     fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>>;
     /// Makes the kernel look again how large the disk is.
     fn rescan(&self, device: &Device) -> Result<()>;
-    /// Removes from `/dev` what a killed call left for this volume, and its link once it is not mounted.
+    /// Removes what a killed call left for this volume in `/dev`.
     fn tidy(&self, id: &VolumeId);
+    /// Whether the volume has a link in `/dev`, which a mount leaves.
+    fn has_link(&self, id: &VolumeId) -> bool;
+    /// Removes that link; the volume is not mounted.
+    fn remove_link(&self, id: &VolumeId);
 }
 
 /// What a disk is looked at for.

@@ -9,6 +9,7 @@ use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::host::clock;
 use crate::host::records::Records;
+use crate::model::disk::device::UdevEntry;
 use crate::model::disk::formatting::{self, FormatRequester};
 use crate::model::error::Result;
 use crate::model::ids::{VolumeId, VolumeName};
@@ -26,6 +27,8 @@ pub(super) struct Explanation<'a> {
     pub(super) format: u32,
     pub(super) volume: &'a Row,
     pub(super) cloud_silence: Option<&'a str>,
+    /// Nothing where the driver was built without libudev.
+    pub(super) udev: Option<UdevEntry>,
     #[serde(flatten)]
     pub(super) holding: Holding,
     pub(super) history: Vec<Entry>,
@@ -43,7 +46,8 @@ pub(super) fn run(
     let name = id.or_else(|| row.facts.name.clone());
     let history = name.map(|name| last_entries(config, &name)).unwrap_or_default();
     let holding = holders::look(driver, row);
-    let all = Explanation { format: 1, volume: row, cloud_silence, holding, history };
+    let udev = udev_entry(driver, row);
+    let all = Explanation { format: 1, volume: row, cloud_silence, udev, holding, history };
     if json {
         stage.say_json(&all)?;
     } else {
@@ -51,6 +55,13 @@ pub(super) fn run(
         stage.say(&text(&all, paint));
     }
     Ok(0)
+}
+
+/// What udev's database says about the disk that is proven to be the volume's.
+pub(super) fn udev_entry(driver: &Driver<'_>, row: &Row) -> Option<UdevEntry> {
+    let (Some(id), DiskFact::Proven(disk)) = (&row.facts.id, &row.facts.disk) else { return None };
+    let ports = &driver.ports;
+    ports.devices.udev_entry(&ports.cloud.identity(id), disk.number)
 }
 
 fn last_entries(config: &Config, name: &VolumeName) -> Vec<Entry> {
@@ -105,6 +116,17 @@ pub(super) fn text(all: &Explanation<'_>, paint: Paint) -> String {
     }
     cloud(&mut page, facts);
     disk(&mut page, facts);
+    if let Some(udev) = &all.udev {
+        page.plain("udev has", udev.serial.as_deref().unwrap_or("no serial of it"));
+        for link in &udev.links {
+            page.plain("udev's link", &link.display().to_string());
+        }
+        if let Some(disagreement) = &udev.disagreement {
+            let paint = page.paint;
+            let text = format!("{disagreement}; sysfs decides");
+            page.fact("DISAGREES", &text, |line| paint.doubtful(line));
+        }
+    }
     mounts(&mut page, facts);
     page.head("Holders", "/proc: open files, maps, folders, mounts; /sys: devices made of it");
     page.text += &holders::text(&all.holding, paint);

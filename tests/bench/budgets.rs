@@ -57,6 +57,7 @@ use Which::{Children, Faults, OpenedAgain, SystemCalls, Threads};
 #[rustfmt::skip]
 pub const BUDGETS: &[Budget] = &[
     at_most("init", Times("calls", "init", FLOOR), 1.25, "x the floor"),
+    at_most("init with libudev", Times("calls", "init, with libudev", FLOOR), 2.0, "x the floor"),
     at_most("init: system calls", Count("calls", "init", SystemCalls), 44.0, ""),
     at_most("init: threads beside the first", Count("calls", "init", Threads), 0.0, ""),
     at_most("init: page faults", Count("calls", "init", Faults), 100.0, ""),

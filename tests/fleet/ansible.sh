@@ -22,7 +22,7 @@ scenes_of_ansible=(
 )
 
 prepare_ansible() {
-    local host python=/usr/bin/python3
+    local host driver python=/usr/bin/python3
     # A host has no home folder, where a person may keep another one.
     [[ -x $python ]] || python=$(python3 -c 'import sys; print(sys.executable)')
     hide
@@ -33,10 +33,11 @@ prepare_ansible() {
     cp "$release" "$work/a.tar.gz"
     # Another build: as much another one as its bytes say.
     cp -R "$work/release" "$work/other/incloud-disk-b"
-    echo b >>"$work/other/incloud-disk-b/disk"
-    (cd "$work/other/incloud-disk-b" && sed -i "/  disk$/s/^[0-9a-f]*/$(sum_of disk)/" SHA256SUMS)
+    driver=$(suitable_driver "$work/release")
+    echo b >>"$work/other/incloud-disk-b/$driver"
+    (cd "$work/other/incloud-disk-b" && sed -i "/  $driver$/s/^[0-9a-f]*/$(sum_of "$driver")/" SHA256SUMS)
     tar -czf "$work/b.tar.gz" -C "$work/other" incloud-disk-b
-    driver_a=$(sum_of "$work/release/disk") driver_b=$(sum_of "$work/other/incloud-disk-b/disk")
+    driver_a=$(sum_of "$work/release/$driver") driver_b=$(sum_of "$work/other/incloud-disk-b/$driver")
     ssh-keygen -q -t ed25519 -N '' -f "$work/key" && ssh-keygen -q -t ed25519 -N '' -f "$work/another"
     printf 'release@example.org %s\n' "$(cut -d ' ' -f 1,2 "$work/key.pub")" >"$work/allowed_signers"
     sign "$work/key" "$work/a.tar.gz" && sign "$work/key" "$work/b.tar.gz" || return 1

@@ -20,7 +20,7 @@ prepare_cloud_init() {
     chmod 755 "$layer"
     [[ -d $work/layers/hidden ]] || hide
     [[ -f $work/release/disk ]] || { mkdir "$work/release" && tar -xzf "$release" -C "$work/release" --strip-components 1; } || return 1
-    driver=$(sum_of "$work/release/disk") snippet=$work/release/examples/cloud-init.yaml
+    driver=$(sum_of "$work/release/$(suitable_driver "$work/release")") snippet=$work/release/examples/cloud-init.yaml
     new_host c1 && new_host c2
 }
 

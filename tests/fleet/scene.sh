@@ -93,6 +93,9 @@ file() { printf '%s/%s/upper/%s\n' "$FLEET" "$1" "$2"; }
 
 has() { [[ -e $(file "$1" "$2") ]]; }
 
+# suitable_driver RELEASE: the one of its drivers that its install.sh takes here.
+suitable_driver() { if "$1/disk-libudev" --version &>/dev/null; then echo disk-libudev; else echo disk; fi; }
+
 sum_of() { sha256sum <"$1" | cut -d ' ' -f 1; }
 
 # state HOST: every file that it has written, but for locks, the log, and when it was installed.

@@ -11,6 +11,8 @@ use std::process::Command;
 struct Source {
     folder: PathBuf,
     path: String,
+    /// The driver that the toolchain makes with libudev; without it, it makes the small one.
+    with_libudev: PathBuf,
 }
 
 impl Source {
@@ -27,7 +29,8 @@ impl Source {
             symlink(real.join(name), folder.join(name)).unwrap();
         }
         symlink(script(), folder.join("install.sh")).unwrap();
-        let source = Self { path: format!("{}:/usr/bin:/bin", tools.display()), folder };
+        let path = format!("{}:/usr/bin:/bin", tools.display());
+        let source = Self { path, folder, with_libudev: machine.make_driver("with-libudev") };
         source.tool("rustc", "echo 'rustc 1.999.0'; echo 'host: a-host'");
         source.tool("cc", "for last; do :; done; exit 0");
         source.tool("pkg-config", "exit 0");
@@ -41,6 +44,7 @@ impl Source {
         }
         // Where a machine lacks something nothing is fetched for a test.
         source.tool("apt-get", "exit 1");
+        source.tool("python3", "echo 'no python3' >&2; exit 1");
         // Time passes faster here.
         source.tool("sleep", "exec /bin/sleep 0.05");
         source
@@ -97,6 +101,31 @@ fn a_build_that_takes_long_says_so_and_what_was_built_is_installed() {
     must(&mut machine.command(["verify"]));
 }
 
+/// What is built for a root directory is what starts there.
+#[test]
+fn a_driver_with_libudev_is_built_where_that_library_is() {
+    let name = "building::a_driver_with_libudev_is_built_where_that_library_is";
+    let machine = Machine::new();
+    if !machine.has_libraries_of_the_driver() {
+        return skip(name, "the driver under test is built without libudev");
+    }
+    let source = Source::with_all(&machine);
+    let machine = machine.with_script(source.folder.join("install.sh"));
+    let install = || {
+        let mut command = source.command(&machine, &["install", "--plugin-dir"]);
+        must(command.arg(machine.plugins()))
+    };
+    let said = install();
+    assert!(!said.contains("the static driver"), "{said}");
+    assert!(is_same(&machine.driver(), &source.with_libudev));
+    // The C library there is too old for it.
+    let libc = machine.at("usr/lib/some-linux-gnu/libc.so.6");
+    fs::copy(libc.with_file_name("libudev.so.1"), &libc).unwrap();
+    let said = install();
+    assert!(said.contains("does not start everywhere"), "{said}");
+    assert!(is_same(&machine.driver(), small_driver()));
+}
+
 #[test]
 fn a_build_that_fails_shows_why_and_changes_nothing() {
     let machine = Machine::new();
@@ -132,9 +161,12 @@ impl Source {
         let built = source.folder.join("target/a-host/release");
         source.cargo(&format!(
             "*build*a-host*--release*) mkdir -p {0}; cp {1} {0}/disk ;;\n\
+             *rustc*--release*) echo \"$*\" >{2}/words; mkdir -p {2}/target/release; cp {3} {2}/target/release/disk ;;\n\
              *install*) echo 'no network' >&2; exit 1 ;;",
             built.display(),
-            small_driver().display()
+            small_driver().display(),
+            source.folder.display(),
+            source.with_libudev.display()
         ));
         source.tool("ldd", "echo 'statically linked'");
         source
@@ -199,10 +231,50 @@ fn a_release_is_packed_and_installs_itself() {
         assert!(!release.join(file).exists(), "credentials are packed: {file}");
     }
     assert!(release.join("examples/daemonset.yaml").is_file());
+    assert!(is_same(&release.join("disk-libudev"), &source.with_libudev));
+    let needed = newest_glibc(&source.with_libudev);
+    assert!(said.contains(&format!("with libudev needs glibc {needed} or newer")), "{said}");
+    assert!(said.contains("not to be had here: ziglang: no python3"), "{said}");
     let machine = machine.with_script(release.join("install.sh"));
     let mut install = machine.command(["install", "--plugin-dir"]);
     must(install.arg(machine.plugins()));
     assert!(is_same(&machine.driver(), small_driver()));
+}
+
+/// The newest version of the C library that a program names, as it would say it.
+fn newest_glibc(program: &Path) -> String {
+    let bytes = fs::read(program).unwrap();
+    let names = bytes.split(|byte| *byte == 0).filter_map(|text| text.strip_prefix(b"GLIBC_2."));
+    let numbers = names.filter_map(|rest| {
+        let digits = rest.split(|byte| *byte == b'.').next()?;
+        std::str::from_utf8(digits).ok()?.parse::<u32>().ok()
+    });
+    format!("2.{}", numbers.max().expect("a driver with libudev is a dynamic one"))
+}
+
+/// What is linked for an old C library needs no newer one, or nothing is packed.
+#[test]
+fn a_driver_for_a_newer_c_library_is_not_released() {
+    let machine = Machine::new();
+    let source = Source::with_all(&machine);
+    let needed = newest_glibc(&source.with_libudev);
+    if ["2.17", "2.18", "2.25", "2.27"].contains(&needed.as_str()) {
+        return skip(
+            "building::a_driver_for_a_newer_c_library_is_not_released",
+            "the driver under test was linked for an old C library",
+        );
+    }
+    // A linker for it is to be had, and does not keep to it.
+    source
+        .tool("python3", "mkdir -p $3/bin; printf '#!/bin/sh\\n' >$3/bin/pip; chmod +x $3/bin/pip");
+    let machine = machine.with_script(source.folder.join("install.sh"));
+    let out = machine.base().join("out");
+    let mut command = source.command(&machine, &["release", "--out"]);
+    let said = crate::machine::fails(command.arg(&out));
+    assert!(said.contains(&format!("needs GLIBC_{needed}, which 2.27 does not have")), "{said}");
+    assert!(!out.exists());
+    let words = fs::read_to_string(source.folder.join("words")).unwrap();
+    assert!(words.contains("--bin disk -- -Clinker="), "{words}");
 }
 
 /// Who has the public key can tell that a release is the signer's, and that not a byte is another.

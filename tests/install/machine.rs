@@ -56,6 +56,18 @@ impl Machine {
         self.plugins().join("incloud~disk/disk")
     }
 
+    /// Gives it the libraries with which the driver under test starts; whether libudev is one of them.
+    pub fn has_libraries_of_the_driver(&self) -> bool {
+        let folder = self.at("usr/lib/some-linux-gnu");
+        fs::create_dir_all(&folder).unwrap();
+        let told = must(Command::new("ldd").arg(DISK));
+        let files = told.split_whitespace().filter(|word| word.starts_with('/'));
+        for file in files.map(Path::new) {
+            fs::copy(file, folder.join(file.file_name().unwrap())).unwrap();
+        }
+        folder.join("libudev.so.1").exists()
+    }
+
     /// A path of this machine.
     pub fn at(&self, path: &str) -> PathBuf {
         self.base().join("root").join(path)

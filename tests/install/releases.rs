@@ -1,7 +1,7 @@
 //! A node without a toolchain: an unpacked release, or a binary that a person brought.
 
 use crate::machine::{Machine, fails, is_same, must, script};
-use crate::support::write_program;
+use crate::support::{skip, write_program};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,8 +13,8 @@ fn unpacked(machine: &Machine) -> PathBuf {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     must(Command::new("cp").arg("-R").arg(script()).arg(examples).arg(&folder));
     must(Command::new("cp").arg(machine.make_driver("a")).arg(folder.join("disk")));
-    let sums =
-        "cd \"$0\" && find disk install.sh examples -type f -exec sha256sum {} + >SHA256SUMS";
+    must(Command::new("cp").arg(machine.make_driver("b")).arg(folder.join("disk-libudev")));
+    let sums = "cd \"$0\" && find disk disk-libudev install.sh examples -type f -exec sha256sum {} + >SHA256SUMS";
     must(Command::new("sh").args(["-c", sums]).arg(&folder));
     folder
 }
@@ -63,13 +63,71 @@ fn an_unpacked_release_installs_the_driver_beside_the_script() {
     assert!(fails(&mut machine.command(["release"])).contains("no source"));
 }
 
+/// A release has two drivers: the one with libudev goes where that library is, and starts with the C library there.
 #[test]
-fn a_release_that_was_damaged_is_refused() {
+fn the_driver_with_libudev_is_installed_where_it_starts() {
+    let name = "releases::the_driver_with_libudev_is_installed_where_it_starts";
     let machine = Machine::new();
     let folder = unpacked(&machine);
     let machine = machine.with_script(folder.join("install.sh"));
-    must(Command::new("sh").args(["-c", "echo >>\"$0\""]).arg(folder.join("disk")));
-    let mut install = machine.command(["install", "--plugin-dir"]);
-    assert!(fails(install.arg(machine.plugins())).contains("unpack the release again"));
-    assert!(!machine.driver().exists());
+    let installs = |driver: &str| {
+        must(machine.command(["install", "--plugin-dir"]).arg(machine.plugins()));
+        assert!(is_same(&machine.driver(), &folder.join(driver)), "{driver}");
+        must(&mut machine.command(["verify"]));
+    };
+    installs("disk");
+    if !machine.has_libraries_of_the_driver() {
+        return skip(name, "the driver under test is built without libudev");
+    }
+    installs("disk-libudev");
+    // One library less, and a C library that lacks a symbol: the driver does not start there.
+    let libraries = machine.at("usr/lib/some-linux-gnu");
+    let without = |library: &str, instead: Option<&str>| {
+        let (path, kept) = (libraries.join(library), machine.base().join("kept"));
+        fs::rename(&path, &kept).unwrap();
+        if let Some(other) = instead {
+            fs::copy(libraries.join(other), &path).unwrap();
+        }
+        installs("disk");
+        fs::rename(&kept, &path).unwrap();
+    };
+    without("libudev.so.1", None);
+    without("libc.so.6", Some("libudev.so.1"));
+    installs("disk-libudev");
+    // A kubelet has the machine's libraries, and a container with the controller-manager has none; nor will it have any
+    // later.
+    machine.runs(7, "kubelet", &["kubelet"]);
+    installs("disk-libudev");
+    machine.runs(8, "kube-controller", &["kube-controller-manager"]);
+    let root = machine.proc().join("8/root");
+    fs::remove_file(&root).unwrap();
+    fs::create_dir(&root).unwrap();
+    installs("disk");
+    fs::remove_dir_all(machine.proc().join("8")).unwrap();
+    installs("disk-libudev");
+    let manifest = machine.at("etc/kubernetes/manifests/kube-controller-manager.yaml");
+    fs::create_dir_all(manifest.parent().unwrap()).unwrap();
+    fs::write(&manifest, "").unwrap();
+    installs("disk");
+    fs::remove_file(&manifest).unwrap();
+    installs("disk-libudev");
+    // Where the release is unpacked it may not start either.
+    fs::write(folder.join("disk-libudev"), "no program").unwrap();
+    let sums = "cd \"$0\" && sha256sum disk disk-libudev >SHA256SUMS";
+    must(Command::new("sh").args(["-c", sums]).arg(&folder));
+    installs("disk");
+}
+
+#[test]
+fn a_release_that_was_damaged_is_refused() {
+    for driver in ["disk", "disk-libudev"] {
+        let machine = Machine::new();
+        let folder = unpacked(&machine);
+        let machine = machine.with_script(folder.join("install.sh"));
+        must(Command::new("sh").args(["-c", "echo >>\"$0\""]).arg(folder.join(driver)));
+        let mut install = machine.command(["install", "--plugin-dir"]);
+        let said = fails(install.arg(machine.plugins()));
+        assert!(said.contains(&format!("{driver} is not what")), "{said}");
+        assert!(said.contains("unpack the release again") && !machine.driver().exists());
+    }
 }

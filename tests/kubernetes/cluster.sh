@@ -190,7 +190,8 @@ node_is_ready() {
 }
 
 install_driver() {
-    sh /opt/release/install.sh install --cloud local --plugin-dir "$plugins"
+    # The static one, as the image has it, and a controller-manager in a container needs it.
+    sh /opt/release/install.sh install --cloud local --plugin-dir "$plugins" --binary /opt/release/disk
 }
 
 start_cluster() {

@@ -86,6 +86,7 @@ mod switch;
 mod tenants;
 mod tend;
 mod trouble;
+mod udevd;
 mod unmount;
 mod unreadable;
 mod untrusted;

@@ -192,15 +192,28 @@ tell_time() {
     done
 }
 
-# --- the static driver -------------------------------------------------------------------------
+# --- the drivers of a release -------------------------------------------------------------------
 
 # build_static OPTION...: without udev nothing of the binary is a library that must be loaded. With a target
-# named, the flags do not reach the programs that the build itself runs. No path of this machine gets into the
-# binary, so that the same source makes the same bytes in whatever folder.
+# named, the flags do not reach the programs that the build itself runs.
 build_static() {
+    flags=-Ctarget-feature=+crt-static
+    add_path_flags
+    as_builder env CARGO_ENCODED_RUSTFLAGS="$flags" \
+        "$cargo" build --locked --no-default-features --target "$(host_triple)" "$@"
+}
+
+# build_with_libudev [FLAG...]: flags of rustc for the executable alone, such as its linker.
+build_with_libudev() {
+    flags=''
+    add_path_flags
+    as_builder env CARGO_ENCODED_RUSTFLAGS="${flags#?}" "$cargo" rustc --locked --release --bin disk -- "$@"
+}
+
+# No path of this machine gets into the binary, so that the same source makes the same bytes in whatever folder.
+add_path_flags() {
     cargo_home=${CARGO_HOME:-${HOME:-/root}/.cargo}
     [ -z "$builder" ] || cargo_home=$builder_home/.cargo
-    flags=-Ctarget-feature=+crt-static
     add_flag "--remap-path-prefix=$(as_builder "$(dirname "$cargo")/rustc" --print sysroot)=/rust"
     add_flag "--remap-path-prefix=$cargo_home=/cargo"
     for crates in "$cargo_home"/registry/src/*/; do
@@ -208,8 +221,6 @@ build_static() {
     done
     add_flag "--remap-path-prefix=$here=/incloud-disk"
     add_flag "--remap-path-prefix=$(target_folder)=/incloud-disk/target"
-    as_builder env CARGO_ENCODED_RUSTFLAGS="$flags" \
-        "$cargo" build --locked --no-default-features --target "$(host_triple)" "$@"
 }
 
 # add_flag FLAG: with the sign between them that cargo wants where a path may have blanks.

@@ -1,5 +1,5 @@
-# How a release is made: the static driver, the tarball for nodes, the image for the DaemonSet, what each is
-# made of, and signatures. The same source and toolchain make the same bytes, in whatever folder.
+# How a release is made: both drivers, the tarball for nodes, the image for the DaemonSet, what each is made of, and
+# signatures. The same source and toolchain make the same bytes, in whatever folder.
 # shellcheck shell=sh disable=SC2154,SC2034 # what install.sh and tests/run set and use
 
 # The tool that lists what a driver is made of.
@@ -8,9 +8,9 @@ sbom_tool=cargo-cyclonedx sbom_version=0.5.9
 word_release() {
     read_options '--out --sign' "$@"
     must_be_a_key
-    build_driver
+    build_both_drivers
     must_have_its_tag
-    pack_release "$built" "${out:-$(target_folder)/release-tarball}"
+    pack_release "${out:-$(target_folder)/release-tarball}"
     tell_parts
     put "$scratch/$name.tar.gz" "$scratch/$name.tar.gz.sha256"
     say "packed: $folder/$name.tar.gz"
@@ -71,6 +71,64 @@ sum() {
     (cd "$(dirname -- "$1")" && sha256sum "$(basename -- "$1")" >"$(basename -- "$1").sha256")
 }
 
+# --- the drivers ---------------------------------------------------------------------------------
+
+# The oldest C library that a release starts with: Ubuntu 18.04's. Its libudev has no symbols newer than these.
+oldest_glibc=2.27 oldest_libudev=215
+ziglang_version=0.13.0
+
+# Sets `with_libudev` and `static`. The static driver needs no C library at all.
+build_both_drivers() {
+    prepare
+    set --
+    if bring_zig; then set -- "-Clinker=$linker"; fi
+    say "building the driver with libudev (release); the first time this takes one to three minutes"
+    building 'the driver with libudev' build_with_libudev "$@"
+    with_libudev=$(target_folder)/release/disk
+    needed=$(newest_version GLIBC "$with_libudev")
+    say "the driver with libudev needs glibc $needed or newer"
+    [ $# -eq 0 ] || must_be_old_enough "$with_libudev"
+    build_driver
+    static=$built
+}
+
+# bring_zig: sets `linker`, one that links against the symbols of that C library, whichever is here. It is unpacked
+# beside the build.
+bring_zig() {
+    zig=$(target_folder)/tools/zig-$ziglang_version
+    linker=$zig/cc
+    ! as_builder test -x "$linker" || return 0
+    say "fetching ziglang $ziglang_version, which links for glibc $oldest_glibc"
+    as_builder rm -rf "$zig"
+    make_venv "$zig" "ziglang==$ziglang_version" >"$scratch/output" 2>&1 </dev/null || {
+        say "not to be had here: ziglang: $(tail -n 1 "$scratch/output")"
+        return 1
+    }
+    # shellcheck disable=SC2016 # for the script
+    printf '#!/bin/sh\nZIG_GLOBAL_CACHE_DIR=${0%%/*}/cache exec "${0%%/*}/bin/python" -m ziglang cc -target %s "$@"\n' \
+        "$(host_triple | cut -d - -f 1)-linux-gnu.$oldest_glibc" >"$scratch/link"
+    # shellcheck disable=SC2016 # for the inner shell
+    as_builder sh -c 'cat >"$1.new" && chmod 755 "$1.new" && mv "$1.new" "$1"' - "$linker" <"$scratch/link"
+}
+
+# make_venv FOLDER PACKAGE
+make_venv() {
+    as_builder python3 -m venv "$1" || return 1
+    as_builder "$1/bin/pip" install --quiet --disable-pip-version-check "$2"
+}
+
+must_be_old_enough() {
+    for wanted in "GLIBC $oldest_glibc" "LIBUDEV $oldest_libudev"; do
+        newest=$(newest_version "${wanted% *}" "$1")
+        is_at_least "$newest" "${wanted#* }" || die "$1 needs ${wanted% *}_$newest, which ${wanted#* } does not have"
+    done
+}
+
+# newest_version LIBRARY FILE: of the symbols that the file takes from it.
+newest_version() {
+    LC_ALL=C readelf --version-info --wide "$2" | sed -n "s/.*Name: $1_\([0-9.]*\).*/\1/p" | sort -V | tail -n 1
+}
+
 # --- the tarball ---------------------------------------------------------------------------------
 
 # name_release FOLDER: sets `name`, and `folder` where all goes.
@@ -84,18 +142,20 @@ must_be_static() {
     LC_ALL=C ldd "$1" 2>&1 | grep -Eq 'statically linked|not a dynamic' || die "what was built is not static: $1"
 }
 
-# pack_release BINARY FOLDER: in `scratch`.
+# pack_release FOLDER: in `scratch`.
 pack_release() {
-    must_be_static "$1"
-    name_release "$2"
+    must_be_static "$static"
+    can_work "$with_libudev" || die "what was built does not run here: $with_libudev"
+    name_release "$1"
     mkdir "$scratch/$name"
-    cp "$1" install.sh README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE "$scratch/$name/"
+    cp "$with_libudev" "$scratch/$name/disk-libudev"
+    cp "$static" install.sh README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE "$scratch/$name/"
     copy_known examples docs
     mkdir "$scratch/$name/completions" "$scratch/$name/man"
-    run_driver "$1" completions bash >"$scratch/$name/completions/disk.bash"
-    run_driver "$1" completions zsh >"$scratch/$name/completions/_disk"
-    run_driver "$1" completions fish >"$scratch/$name/completions/disk.fish"
-    run_driver "$1" man --out "$scratch/$name/man" >/dev/null
+    run_driver "$static" completions bash >"$scratch/$name/completions/disk.bash"
+    run_driver "$static" completions zsh >"$scratch/$name/completions/_disk"
+    run_driver "$static" completions fish >"$scratch/$name/completions/disk.fish"
+    run_driver "$static" man --out "$scratch/$name/man" >/dev/null
     (
         cd "$scratch/$name" || exit
         find . -type f | sed 's|^\./||' | LC_ALL=C sort | while read -r file; do sha256sum "$file"; done >"$scratch/sums"
@@ -186,7 +246,7 @@ tell_parts() {
     (
         cd "$copy"
         as_builder env SOURCE_DATE_EPOCH="$(moment)" PATH="$(dirname "$cargo"):$PATH" "$tools/bin/$sbom_tool" cyclonedx \
-            --format json --no-default-features --target "$(host_triple)" --override-filename parts
+            --format json --target "$(host_triple)" --override-filename parts
     ) >"$scratch/output" 2>&1 </dev/null || die "this failed: $sbom_tool: $(tail -n 3 "$scratch/output")"
     sed "s|$copy|/incloud-disk|g" "$copy/parts.json" >"$scratch/$name.cdx.json"
 }
@@ -251,9 +311,11 @@ test_release() {
         sha256sum "$file"
         cmp "$file" "$second/out/$(basename -- "$file")" || return 1
     done
-    if grep -aqF -e "$scratch" -e "${CARGO_HOME:-${HOME:-/root}/.cargo}" "$first/target/$(host_triple)/release/disk"; then
-        warn "the driver has paths of this machine in it"
-        return 1
-    fi
+    for driver in "$first/target/release/disk" "$first/target/$(host_triple)/release/disk"; do
+        if grep -aqF -e "$scratch" -e "${CARGO_HOME:-${HOME:-/root}/.cargo}" "$driver"; then
+            warn "$driver has paths of this machine in it"
+            return 1
+        fi
+    done
     say "two builds, the same bytes, and no path of this machine in them"
 }

@@ -114,10 +114,6 @@ impl Devices for FakeDevices {
         Vec::new()
     }
 
-    fn udev_says(&self, _: &Identity) -> Vec<String> {
-        Vec::new()
-    }
-
     fn presence(&self, number: DeviceNumber, wanted: &Identity) -> Result<Presence> {
         Ok(match self.shown_by(number)? {
             None => Presence::Absent,
@@ -149,4 +145,8 @@ impl Devices for FakeDevices {
     }
 
     fn tidy(&self, _: &VolumeId) {}
+    fn has_link(&self, _: &VolumeId) -> bool {
+        false
+    }
+    fn remove_link(&self, _: &VolumeId) {}
 }

@@ -12,7 +12,7 @@ use crate::host::files;
 use crate::host::locks::{Locked, Locks};
 use crate::host::machine::boot_id;
 use crate::host::records::Records;
-use crate::host::{Census, Devices, Mounts, Remounts, SwitchRequest};
+use crate::host::{Census, Devices, Mounts, Remounts, SwitchRequest, device_nodes};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -198,6 +198,16 @@ impl Recovery<'_> {
         }
     }
 
+    /// Removes the volume's link from `/dev`, if it is no longer mounted. The caller holds its lock.
+    pub(in crate::driver) fn remove_link(&self, id: &VolumeId) {
+        let is_its = |mount: &Mount| device_nodes::owner_of(mount).as_ref() == Some(id);
+        if self.devices.has_link(id)
+            && self.mounts.table().is_ok_and(|table| !table.mounts().iter().any(is_its))
+        {
+            self.devices.remove_link(id);
+        }
+    }
+
     /// The same for all volumes, where no call comes for them: the timer asks for it. kubelet does
     /// not even call as long as another mount of the disk stands. And the mark in the cloud goes
     /// where the last user has ended since.
@@ -209,6 +219,7 @@ impl Recovery<'_> {
                 continue;
             };
             self.end_leftovers(&id);
+            self.remove_link(&id);
             // Where nothing is healed nothing else puts it right before the next call.
             if self.heal_mode == HealMode::Off {
                 self.set_back(&id);

@@ -131,7 +131,7 @@ impl Releasing<'_> {
             record.is_unpublished_everywhere();
             record.refused.clear();
         })?;
-        self.devices.tidy(id);
+        self.recovery.remove_link(id);
         // Who kept what it held has the disk still: then the mark in the cloud stays, and goes with
         // a later call, or by the timer.
         self.marks.unmark_mounted(id);

@@ -191,7 +191,7 @@ impl Unmounting<'_> {
             self.copies.end_views_left(id.as_ref(), &folder, disks, outcome)?;
             self.mounts.tidy_exchange(&folder);
             if let Some(id) = &id {
-                self.devices.tidy(id);
+                self.recovery.remove_link(id);
             }
         }
         // What was unmounted is remembered either way: the next call goes on from there.

@@ -5,6 +5,7 @@
 //! namespace other than the host's may get no kernel events. Events can be lost (a full socket
 //! says ENOBUFS), so every wait is short: the caller looks again anyway.
 
+use super::udevd;
 use crate::host::{Events, worker};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -33,7 +34,7 @@ impl DiskEvents {
     /// Subscribes to what can be had; what cannot is made up for by looking again.
     pub(super) fn subscribe(by_id: &Path) -> Self {
         worker::late::may_hang();
-        let udevd_runs = Path::new("/run/udev/control").exists();
+        let udevd_runs = udevd::runs();
         Self {
             kernel: kernel_socket().ok(),
             links: if udevd_runs { None } else { watch_folder(by_id).ok() },

@@ -12,11 +12,14 @@ mod sysfs;
 mod transport;
 #[cfg(feature = "udev")]
 mod udev;
+mod udevd;
 
 use self::events::DiskEvents;
 use self::sysfs::{DiskFolder, Sysfs};
 use super::{Devices, Events, Held, device_mapper, device_nodes, kernel, mount_tables};
 use crate::failpoints;
+#[cfg(feature = "udev")]
+use crate::model::disk::device::UdevEntry;
 use crate::model::disk::device::{
     Connection, Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown,
 };
@@ -93,6 +96,14 @@ impl SysfsDevices {
         all.sort();
         all.dedup();
         all
+    }
+
+    /// Leaves a new disk to udevd first, so that the two do not open it at once. The static driver, which lives in
+    /// containers, cannot ask.
+    #[cfg_attr(not(feature = "udev"), allow(unused_variables, clippy::unused_self))]
+    fn wait_for_udevd(&self, device: &Device) {
+        #[cfg(feature = "udev")]
+        udev::wait_until_processed(device, || self.watch());
     }
 
     /// An error if the disk of that number is no longer the one that was proven.
@@ -179,6 +190,7 @@ impl Devices for SysfsDevices {
 
     fn hold(&self, wanted: &Identity, device: &Device) -> Result<Held> {
         failpoints::effect("devices.hold")?;
+        self.wait_for_udevd(device);
         // As long as the node is open the kernel gives neither the number nor the name away.
         let node = device_nodes::open_to_read(device)?;
         device_nodes::read_ahead(&node, device.size);
@@ -250,6 +262,7 @@ impl Devices for SysfsDevices {
 
     fn exclusive_open(&self, device: &Device) -> Result<ExclusiveOpen> {
         failpoints::effect("devices.exclusive_open")?;
+        self.wait_for_udevd(device);
         device_nodes::exclusive_open(device)
     }
 
@@ -284,6 +297,14 @@ impl Devices for SysfsDevices {
         device_nodes::tidy(id);
     }
 
+    fn has_link(&self, id: &VolumeId) -> bool {
+        device_nodes::has_link(id)
+    }
+
+    fn remove_link(&self, id: &VolumeId) {
+        device_nodes::remove_if_free(id);
+    }
+
     fn watch(&self) -> Box<dyn Events> {
         Box::new(DiskEvents::subscribe(&self.by_id))
     }
@@ -298,22 +319,47 @@ impl Devices for SysfsDevices {
 
     #[cfg(feature = "udev")]
     fn udev_says(&self, wanted: &Identity) -> Vec<String> {
-        let Identity::Serial(id) = wanted else { return Vec::new() };
-        let known = udev::disks_with_serial(id).unwrap_or_default();
-        let described = known.into_iter().map(|number| match self.sysfs.numbered(number) {
-            Ok(Some(folder)) => match folder.shown().unwrap_or_default().first() {
-                Some(shown) => format!("{} ({number}), which shows {shown}", folder.kernel_name()),
-                None => format!("{} ({number}), which shows nothing", folder.kernel_name()),
-            },
-            Ok(None) => format!("{number}, which the kernel does not have"),
-            Err(error) => format!("{number}, which cannot be looked at: {}", error.cause),
-        });
-        described.collect()
+        self.known_to_udev(wanted, |_, _| true)
     }
 
-    #[cfg(not(feature = "udev"))]
-    fn udev_says(&self, _: &Identity) -> Vec<String> {
-        Vec::new()
+    #[cfg(feature = "udev")]
+    fn udev_entry(&self, wanted: &Identity, number: DeviceNumber) -> Option<UdevEntry> {
+        let others = || {
+            self.known_to_udev(wanted, |other, shown| {
+                other != number && wanted.proven_by(shown).is_none()
+            })
+        };
+        udev::entry(self.sysfs.root(), wanted, number, others)
+    }
+}
+
+#[cfg(feature = "udev")]
+impl SysfsDevices {
+    /// The disks that udev knows under a volume's serial and that pass, each with what it shows in sysfs.
+    fn known_to_udev(
+        &self,
+        wanted: &Identity,
+        passes: impl Fn(DeviceNumber, &[Shown]) -> bool,
+    ) -> Vec<String> {
+        let Identity::Serial(id) = wanted else { return Vec::new() };
+        let described = |number| {
+            let told = match self.sysfs.numbered(number) {
+                Ok(Some(folder)) => {
+                    let (name, shown) = (folder.kernel_name(), folder.shown().unwrap_or_default());
+                    if !passes(number, &shown) {
+                        return None;
+                    }
+                    match shown.first() {
+                        Some(shown) => format!("{name} ({number}), which shows {shown}"),
+                        None => format!("{name} ({number}), which shows nothing"),
+                    }
+                }
+                Ok(None) => format!("{number}, which the kernel does not have"),
+                Err(error) => format!("{number}, which cannot be looked at: {}", error.cause),
+            };
+            Some(told)
+        };
+        udev::disks_with_serial(id).unwrap_or_default().into_iter().filter_map(described).collect()
     }
 }
 

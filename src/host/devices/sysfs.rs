@@ -76,6 +76,11 @@ impl Sysfs {
         Self { root, moment: Rc::default() }
     }
 
+    #[cfg(feature = "udev")]
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// All disks are looked at once, until what this answers ends.
     pub(super) fn one_moment(&self) -> Box<dyn Any> {
         self.moment.borrow_mut().users += 1;

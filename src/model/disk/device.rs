@@ -259,6 +259,43 @@ pub struct LinkFault {
     pub what: String,
 }
 
+/// What udev's database says about a disk: for people, and never a proof.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UdevEntry {
+    /// What it has as the disk's serial, best first.
+    pub serial: Option<String>,
+    /// The links in `/dev` that it made for the disk.
+    pub links: Vec<PathBuf>,
+    /// How it disagrees with sysfs, which decides.
+    pub disagreement: Option<String>,
+}
+
+impl UdevEntry {
+    /// An entry for the disk that sysfs proves to be the wanted one; udev also has the wanted serial for these others.
+    #[must_use]
+    pub fn new(
+        wanted: &Identity,
+        is_processed: bool,
+        shown: &[Shown],
+        links: Vec<PathBuf>,
+        others: &[String],
+    ) -> Self {
+        let best = shown.iter().find(|one| wanted.proven_by(std::slice::from_ref(*one)).is_some());
+        let serial = best.or(shown.first()).map(ToString::to_string);
+        let disagreement = match (wanted, &serial) {
+            _ if !is_processed => Some("udevd has not processed this disk".to_owned()),
+            (Identity::Serial(_), Some(serial)) if best.is_none() => {
+                Some(format!("udev has {serial} for the disk that shows {wanted} in sysfs"))
+            }
+            _ if !others.is_empty() => {
+                Some(format!("udev has {wanted} also for {}", others.join(", ")))
+            }
+            _ => None,
+        };
+        Self { serial, links, disagreement }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,6 +355,31 @@ mod tests {
         for other in ["/c/v.img (deleted)", "/c/v.img2", "/d/v.img", "v.img"] {
             assert_eq!(wanted.proven_by(&[Shown::BackingFile(other.into())]), None, "{other}");
         }
+    }
+
+    #[test]
+    fn udev_may_disagree_with_sysfs() {
+        let entry =
+            |shown: &[Shown]| UdevEntry::new(&identity(), true, shown, vec![], &[]).disagreement;
+        let property = |file, text: &str| Shown::Serial { file, text: text.to_owned() };
+        assert_eq!(entry(&[]), None, "no serial is no other one");
+        let scsi = format!("0QEMU_QEMU_HARDDISK_{ID}");
+        for shown in [
+            [property("ID_SERIAL", &scsi), property("ID_SERIAL_SHORT", ID)],
+            [property("ID_SERIAL", "x"), property("ID_WWN", &format!("uuid.{ID}"))],
+        ] {
+            assert_eq!(entry(&shown), None, "{shown:?}");
+        }
+        let other = entry(&[property("ID_SERIAL", "other")]).unwrap();
+        assert!(other.contains("ID_SERIAL \"other\"") && other.contains(&ID[..20]), "{other}");
+        let image = Identity::BackingFile("/c/v.img".into());
+        let of_image = |is_processed| {
+            UdevEntry::new(&image, is_processed, &[shown("other")], vec![], &[]).disagreement
+        };
+        assert_eq!(of_image(true), None, "an image has no serial");
+        assert!(of_image(false).unwrap().contains("not processed"));
+        let twice = UdevEntry::new(&identity(), true, &[shown(ID)], vec![], &["vdc".to_owned()]);
+        assert!(twice.disagreement.unwrap().ends_with("also for vdc"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) fn look(system: &System, kubelet: Option<&Kubelet>) -> Vec<Finding> {
     // Only a kubelet that needs the timer is asked for its version.
     let version = kubelet.filter(|_| units.level == Level::Warning);
     let version = version.and_then(|kubelet| system.version_of(kubelet));
-    vec![tools(), udev(system), needed_by(version, units)]
+    vec![build(system), tools(), udev(system), needed_by(version, units)]
 }
 
 /// Since Kubernetes 1.26 only the timer ends what kubelet has forgotten.
@@ -88,8 +88,34 @@ const UNITS: [&str; 4] = [
     "/lib/systemd/system",
 ];
 
+pub(super) const UDEV: &str = "udev";
+
+/// Which of the two builds this is, and whether the controller-manager can start it.
+fn build(system: &System) -> Finding {
+    const CHECK: &str = "build";
+    if cfg!(not(feature = "udev")) {
+        return Finding::ok(
+            CHECK,
+            "static, without libudev: for containers, and machines that have no libudev",
+        );
+    }
+    match system.controller_manager_without_libudev() {
+        Some(pid) => Finding::error(
+            CHECK,
+            format!(
+                "with libudev, which the container of the controller-manager (process {pid}) does not have: it cannot start this driver"
+            ),
+            "sudo ./install.sh upgrade installs the static driver here",
+        ),
+        None => Finding::ok(
+            CHECK,
+            "with libudev: a new disk is left to udevd before it is opened exclusively",
+        ),
+    }
+}
+
 fn udev(system: &System) -> Finding {
-    const CHECK: &str = "udev";
+    const CHECK: &str = UDEV;
     if !system.has("/run/udev/control") {
         return Finding::warning(
             CHECK,

@@ -12,6 +12,7 @@ mod written;
 
 use self::for_root::not_looked_at;
 use super::configured::Configured;
+use super::explain;
 use super::status;
 use super::terminal::{Paint, Stage, hanging};
 use crate::cli::views::DoctorPart;
@@ -146,6 +147,17 @@ fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
         ));
     }
     found.extend(notes(driver, &status.volumes));
+    found.extend(status.volumes.iter().filter_map(|row| {
+        let disagreement = explain::udev_entry(driver, row)?.disagreement?;
+        let disk = &row.facts.disk.proven()?.name;
+        Some(Finding::warning(
+            machine::UDEV,
+            format!(
+                "{disagreement}: the driver goes by sysfs, but what follows udev's links may open another disk"
+            ),
+            format!("udevadm trigger --action=change --sysname-match={disk}"),
+        ))
+    }));
     found
 }
 

@@ -222,7 +222,7 @@ fn sections(
 }
 
 fn explanations(sections: &mut Vec<Section>, status: &Status, sight: &Sight, told: &Told) {
-    for (number, (place, holding)) in sight.explained.iter().enumerate() {
+    for (number, (place, holding, udev)) in sight.explained.iter().enumerate() {
         let row = &status.volumes[*place];
         let names = [
             row.facts.id.as_ref().map(ToString::to_string),
@@ -234,6 +234,7 @@ fn explanations(sections: &mut Vec<Section>, status: &Status, sight: &Sight, tol
             format: 1,
             volume: row,
             cloud_silence: status.cloud_silence.as_deref(),
+            udev: udev.clone(),
             holding: holding.clone(),
             history: all[all.len().saturating_sub(explain::LAST)..].to_vec(),
         };

@@ -2,11 +2,13 @@
 
 use crate::cli::TypedVolume;
 use crate::driver::Driver;
+use crate::model::disk::device::UdevEntry;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::known_volume::KnownVolume;
 use crate::model::report::health::Health;
 use crate::operator::configured::Configured;
+use crate::operator::explain;
 use crate::operator::holders::{self, Holding};
 use crate::operator::naming;
 use crate::operator::status::{self, Row, Status};
@@ -19,7 +21,7 @@ pub(super) const EXPLAINED: usize = 30;
 pub(super) struct Sight {
     pub(super) status: Option<Status>,
     /// The volumes that are told in full, by their place in it.
-    pub(super) explained: Vec<(usize, Holding)>,
+    pub(super) explained: Vec<(usize, Holding, Option<UdevEntry>)>,
     /// The volume that the report is about.
     pub(super) meant: Option<KnownVolume>,
     pub(super) trouble: Option<String>,
@@ -72,11 +74,16 @@ pub(super) fn look(
 }
 
 /// Those that are not well, the worst first, or the one that was asked for.
-fn explained(driver: &Driver<'_>, sight: &Sight, status: &Status) -> Vec<(usize, Holding)> {
+fn explained(
+    driver: &Driver<'_>,
+    sight: &Sight,
+    status: &Status,
+) -> Vec<(usize, Holding, Option<UdevEntry>)> {
     let is_asked = |row: &Row| match &sight.meant {
         Some(meant) => is_row_of(row, meant),
         None => row.verdict.health != Health::Ok,
     };
     let rows = status.volumes.iter().enumerate().filter(|(_, row)| is_asked(row));
-    rows.take(EXPLAINED).map(|(place, row)| (place, holders::look(driver, row))).collect()
+    let seen = |(place, row)| (place, holders::look(driver, row), explain::udev_entry(driver, row));
+    rows.take(EXPLAINED).map(seen).collect()
 }

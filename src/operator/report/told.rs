@@ -46,7 +46,7 @@ impl Told {
             sight.status.as_ref().map(|status| status.volumes.as_slice()).unwrap_or_default();
         let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
         let mut names: BTreeSet<String> = BTreeSet::new();
-        for (place, _) in &sight.explained {
+        for (place, ..) in &sight.explained {
             let facts = &rows[*place].facts;
             let name = facts.id.as_ref().map(VolumeId::as_name).or_else(|| facts.name.clone());
             names.extend(name.into_iter().flat_map(|name| naming::names_of(&name, &records)));
