@@ -73,6 +73,7 @@ disk: a FlexVolume driver for cloud block disks
   sudo ./install.sh test mutants [--ring unit|root] [--diff [REV]] [--minutes N] [--seconds-each N] [FILE...]
                             changes guard, heal, formatting and names in some two thousand places,
                             one at a time, and says which test catches it; only what differs from REV
+  ./install.sh test size    lines of code, files, types and functions of each crate of the project
   ./install.sh test deny    the crates that are built in, by cargo-deny: licences, sources, bans, and
                             weaknesses that were told of, where their database can be had
   sudo ./install.sh test surroundings [TEST...]

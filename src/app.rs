@@ -287,6 +287,7 @@ pub(crate) fn report(config: &Config, operation: &str) -> Option<Report> {
         state_dir: config.paths.state_dir.clone(),
         run_dir: config.paths.run_dir.clone(),
         words: FACE.words,
+        version: crate::VERSION,
         sample,
     })
 }

@@ -43,7 +43,7 @@ pub enum Wanted {
 
 /// What people can ask for on the command line.
 #[derive(Debug, Parser)]
-#[command(name = "disk", version = env!("INCLOUD_DISK_VERSION"), about = ABOUT, disable_help_subcommand = true, after_help = AFTER_HELP)]
+#[command(name = "disk", version = crate::VERSION, about = ABOUT, disable_help_subcommand = true, after_help = AFTER_HELP)]
 struct Line {
     #[command(subcommand)]
     verb: Verb,

@@ -1,24 +1,20 @@
 //! `disk`: one executable that gives Kubernetes' `FlexVolume` interface cloud block disks.
 //!
-//! # Floors, top to bottom
+//! # Crates, top to bottom
 //!
-//! | floor | rooms | may import |
+//! | crate | contents | depends on |
 //! | --- | --- | --- |
-//! | roof | `main`, [`app`], [`wiring`], [`configuration`], [`cli`], [`log`], [`channel`], [`watchdog`] | everything below |
-//! | faces | [`flexvolume`] (kubelet's words), [`operator`] (people's words; it is wired like the roof, so it may import [`app`], [`wiring`], [`configuration`], [`cli`] and [`log`]) | driver and below |
-//! | installation | [`node`]: the machine around the driver, kubelet among it; how a driver is installed | ports and model |
-//! | decisions | [`driver`] | ports and model |
-//! | ports and adapters | [`cloud`], [`host`] | model, each other's port |
-//! | facts | [`model`] | nothing of ours |
+//! | this one | the front ends: [`flexvolume`] (kubelet's words), [`operator`] and [`cli`] (people's words), and what starts them: `main`, [`app`], [`wiring`], [`configuration`], [`log`], [`channel`], [`watchdog`] | all below |
+//! | [`node`] | the machine around the driver, kubelet among it; how a driver is installed | host, model |
+//! | [`driver`] | every decision about a volume | cloud, host, model |
+//! | [`cloud`] | the port to a cloud, and its adapters | host, model |
+//! | [`host`] | the ports to this machine, and their adapters to the kernel | model |
+//! | [`failpoints`] | steps at which a test build can be made to fail; every crate but the model marks its own | model |
+//! | [`model`] | facts and rules, without input or output | none of ours |
 //!
-//! [`failpoints`] is no floor: it marks steps for tests, and every floor may name it. It names the model
-//! alone.
+//! # The driver's modules, top to bottom
 //!
-//! No file leads back to itself, neither by what it imports nor by the methods that it calls.
-//!
-//! # The driver's floors, top to bottom
-//!
-//! | room | what it decides |
+//! | module | what it decides |
 //! | --- | --- |
 //! | [`driver::attachment`] | a volume goes to a server, leaves it, shows its disk; what kubelet forgot is taken down |
 //! | [`driver::mount`] | stage, publish, unmount, format, expand, release |
@@ -41,15 +37,19 @@
 pub mod app;
 pub mod channel;
 pub mod cli;
-pub mod cloud;
 pub mod configuration;
-pub mod driver;
-pub mod failpoints;
 pub mod flexvolume;
-pub mod host;
 pub mod log;
-pub mod model;
-pub mod node;
 pub mod operator;
 pub mod watchdog;
 pub mod wiring;
+
+pub use incloud_disk_cloud as cloud;
+pub use incloud_disk_driver as driver;
+pub use incloud_disk_failpoints as failpoints;
+pub use incloud_disk_host as host;
+pub use incloud_disk_model as model;
+pub use incloud_disk_node as node;
+
+/// The version and the commit.
+pub(crate) const VERSION: &str = env!("INCLOUD_DISK_VERSION");

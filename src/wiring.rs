@@ -90,7 +90,8 @@ pub fn with_measured_driver<T>(
         let may_be_kept = late::is_alone() && counts.is_empty();
         let looked_at = done.as_ref().ok().filter(|_| may_be_kept).and_then(changed_nothing);
         let is_as_shown = looked_at.is_some_and(|id| {
-            shown(textfile, &paths.run_dir).is_some_and(|shown| driver.usage.is_quiet(&id, &shown))
+            shown(textfile, &paths.run_dir, crate::VERSION)
+                .is_some_and(|shown| driver.usage.is_quiet(&id, &shown))
         });
         if !is_as_shown {
             // The page is on a disk.

@@ -13,6 +13,10 @@ mod volume;
 pub use self::notes::{Note, Notes, Tenure};
 pub use self::volume::{Attachment, CloudVolume, Reservation, ServerState, ServerView};
 
+use incloud_disk_failpoints as failpoints;
+use incloud_disk_host as host;
+use incloud_disk_model as model;
+
 use crate::host::clock::Deadline;
 use crate::model::cloud::attachment_state::Mapping;
 use crate::model::cloud::request::Work;

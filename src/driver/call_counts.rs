@@ -47,28 +47,28 @@ impl CallCounts {
     }
 
     /// Every volume of the machine was looked at.
-    pub(in crate::driver) fn saw(&self, healths: BTreeMap<String, u64>) {
+    pub(crate) fn saw(&self, healths: BTreeMap<String, u64>) {
         self.healths.replace(Some(healths));
     }
 
     /// A tear-down was refused.
-    pub(in crate::driver) fn refused(&self, operation: &'static str) {
+    pub(crate) fn refused(&self, operation: &'static str) {
         self.refusals.borrow_mut().push(operation);
     }
 
     /// A wait for a disk has ended: the disk is back under its map, or the patience was over.
-    pub(in crate::driver) fn wait_ended(&self, is_back: bool) {
+    pub(crate) fn wait_ended(&self, is_back: bool) {
         self.waits.borrow_mut().push(if is_back { "returned" } else { "patience" });
     }
 
     /// A heal came to its end; `is_whole` is whether it left nothing.
-    pub(in crate::driver) fn healed(&self, replaced: u64, is_whole: bool) {
+    pub(crate) fn healed(&self, replaced: u64, is_whole: bool) {
         let outcome = if is_whole { "healed" } else { "partly" };
         self.heals.borrow_mut().push((outcome.to_owned(), replaced));
     }
 
     /// A heal was refused or failed.
-    pub(in crate::driver) fn not_healed(&self) {
+    pub(crate) fn not_healed(&self) {
         self.heals.borrow_mut().push(("failed".to_owned(), 0));
     }
 }

@@ -9,19 +9,19 @@ mod mounts;
 mod namespaces;
 mod no_host;
 
-pub(in crate::driver) use self::cloud::FakeCloud;
-pub(in crate::driver) use self::devices::FakeDevices;
-pub(in crate::driver) use self::file_systems::FakeFileSystems;
-pub(in crate::driver) use self::made_up::MadeUp;
-pub(in crate::driver) use self::map::{FakeJournal, FakeMap};
-pub(in crate::driver) use self::mounts::FakeMounts;
-pub(in crate::driver) use self::namespaces::FakeNamespaces;
-pub(in crate::driver) use self::no_host::NoHost;
+pub(crate) use self::cloud::FakeCloud;
+pub(crate) use self::devices::FakeDevices;
+pub(crate) use self::file_systems::FakeFileSystems;
+pub(crate) use self::made_up::MadeUp;
+pub(crate) use self::map::{FakeJournal, FakeMap};
+pub(crate) use self::mounts::FakeMounts;
+pub(crate) use self::namespaces::FakeNamespaces;
+pub(crate) use self::no_host::NoHost;
 
-use crate::driver::lookup::attachment_view::Attachments;
-use crate::driver::lookup::find_disk::Disks;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
+use crate::lookup::attachment_view::Attachments;
+use crate::lookup::find_disk::Disks;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
 

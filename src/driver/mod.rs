@@ -18,6 +18,11 @@ pub mod ownership;
 mod ports;
 pub mod report;
 
+use incloud_disk_cloud as cloud;
+use incloud_disk_failpoints as failpoints;
+use incloud_disk_host as host;
+use incloud_disk_model as model;
+
 pub use assembly::{Driver, with_driver};
 pub use operation::{Outcome, Volume, VolumeRef};
 pub use ports::Ports;

@@ -51,7 +51,7 @@ impl fmt::Display for VolumeRef<'_> {
 }
 
 /// The disk as it is now, for a record.
-pub(in crate::driver) fn moment(disk: &Device) -> DiskMoment {
+pub(crate) fn moment(disk: &Device) -> DiskMoment {
     DiskMoment {
         number: disk.number,
         sequence: disk.sequence,

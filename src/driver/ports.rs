@@ -1,7 +1,7 @@
 //! What a call works with.
 
+use crate::call_counts::CallCounts;
 use crate::cloud::Cloud;
-use crate::driver::call_counts::CallCounts;
 use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
 use crate::host::pace::Pace;

@@ -1,17 +1,17 @@
 //! Memory for reads past the page cache: it begins where the kernel wants such reads to begin.
 
 /// What the memory of such a read, and its offset, must be a multiple of.
-pub(in crate::host) const ALIGNMENT: usize = 4096;
+pub(crate) const ALIGNMENT: usize = 4096;
 
 /// Memory that is used for one read after the other.
 #[derive(Debug, Default)]
-pub(in crate::host) struct AlignedMemory {
+pub(crate) struct AlignedMemory {
     room: Vec<u8>,
 }
 
 impl AlignedMemory {
     /// So many bytes of it, with whatever stood there.
-    pub(in crate::host) fn bytes(&mut self, length: usize) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self, length: usize) -> &mut [u8] {
         if self.room.len() < length + ALIGNMENT {
             self.room = vec![0; length + ALIGNMENT];
         }

@@ -7,7 +7,7 @@
 
 use super::descriptors::{close_all_but, close_range};
 use super::worker::{self, Child};
-use crate::host::clock::Deadline;
+use crate::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::pauses::Steps;
 use nix::errno::Errno;
@@ -310,7 +310,7 @@ mod tests {
         let ended = run(unmount, None, Path::new("/no/such/folder"), soon()).unwrap().0;
         assert!(matches!(ended, Ended::Failed(Errno::ENOENT | Errno::EPERM)), "{ended:?}");
         let proc = std::fs::File::open("/proc").unwrap();
-        let mount = crate::host::safe_path::mount_id(&proc).unwrap();
+        let mount = crate::safe_path::mount_id(&proc).unwrap();
         let flush =
             |mount, path: &str| run(ChildWork::Flush { mount }, None, Path::new(path), soon());
         assert_eq!(flush(mount, "/proc").unwrap().0, Ended::Done);

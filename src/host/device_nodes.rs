@@ -8,8 +8,8 @@
 
 use super::locks::{Lock, Locked, Locks};
 use super::{at_hand, worker};
+use crate::clock::Deadline;
 use crate::failpoints;
-use crate::host::clock::Deadline;
 use crate::model::disk::contents::{FsType, places};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::disk::exclusive_open::{ExclusiveOpen, Meaning, meaning_of};

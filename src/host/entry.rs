@@ -1,6 +1,6 @@
 //! The way out of a container: into the namespaces in which another process lives, and below its root.
 
-use crate::host::files;
+use crate::files;
 use crate::model::error::{Error, Kind, Result};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};

@@ -1,6 +1,6 @@
 //! The kernel's own log, as far as its ring in memory reaches back.
 
-use crate::host::clock;
+use crate::clock;
 use crate::model::report::kernel_line::{KernelLine, parse};
 use crate::model::timestamp::Millis;
 use nix::fcntl::OFlag;

@@ -2,8 +2,8 @@
 //! bounded, and reads the newest part first.
 
 use super::{clock, files, tool};
+use crate::clock::{Deadline, LOCAL};
 use crate::failpoints;
-use crate::host::clock::{Deadline, LOCAL};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::report::kubelet_line::{KubeletLine, UNITS, of_file, of_journal};
 use crate::model::timestamp::Millis;

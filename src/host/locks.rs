@@ -6,8 +6,8 @@
 
 use super::left_behind::{self, LeftProcess};
 use super::{files, worker};
+use crate::clock::Deadline;
 use crate::failpoints;
-use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::pauses::Steps;

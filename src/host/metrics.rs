@@ -56,6 +56,8 @@ pub struct Report {
     pub run_dir: PathBuf,
     /// What the caller names tear-downs.
     pub words: TearDownWords,
+    /// The version of the driver.
+    pub version: &'static str,
     /// What the call adds.
     pub sample: Sample,
 }
@@ -78,7 +80,7 @@ struct ShownPage {
 
 /// What the page shows, if that is in memory and not old.
 #[must_use]
-pub fn shown(textfile: &Path, run_dir: &Path) -> Option<Gauges> {
+pub fn shown(textfile: &Path, run_dir: &Path, version: &str) -> Option<Gauges> {
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let place = openat(CWD, shown_in(run_dir), how | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut file = File::from(place);
@@ -89,14 +91,12 @@ pub fn shown(textfile: &Path, run_dir: &Path) -> Option<Gauges> {
     let mut text = vec![0; usize::try_from(found.len().min(files::LONGEST)).ok()?];
     file.read_exact(&mut text).ok()?;
     let shown: ShownPage = serde_json::from_slice(&text).ok()?;
-    (shown.textfile == textfile && shown.version == VERSION).then_some(shown.gauges)
+    (shown.textfile == textfile && shown.version == version).then_some(shown.gauges)
 }
 
 fn shown_in(run_dir: &Path) -> PathBuf {
     run_dir.join("metrics.shown.json")
 }
-
-const VERSION: &str = env!("INCLOUD_DISK_VERSION");
 
 impl Report {
     /// Keeps the call's line in memory, for a later call that writes the page; false if there is no room. Only what
@@ -236,7 +236,7 @@ impl Report {
     }
 
     fn write_page(&self, counters: &Counters) -> Result<()> {
-        let text = page(counters, &self.words, VERSION);
+        let text = page(counters, &self.words, self.version);
         // The collector runs as another user, and takes only what ends in `.prom`.
         replace(&self.textfile, text.as_bytes(), 0o644)
     }
@@ -244,7 +244,7 @@ impl Report {
     /// Writes the page, and then what it shows: no call may read there what the page does not show.
     fn write_shown_page(&self, counters: &Counters, has_looked: bool) -> Result<()> {
         let place = shown_in(&self.run_dir);
-        let (textfile, version) = (self.textfile.clone(), VERSION.to_owned());
+        let (textfile, version) = (self.textfile.clone(), self.version.to_owned());
         let shown = ShownPage { textfile, version, gauges: counters.gauges.clone() };
         let shown =
             serde_json::to_vec(&shown).map_err(|error| Error::new(Kind::Bug, error.to_string()))?;
@@ -307,6 +307,7 @@ mod tests {
     fn report(folder: &Path) -> Report {
         Report {
             words: TearDownWords::PLAIN,
+            version: "1",
             textfile: folder.join("incloud_disk.prom"),
             state_dir: folder.join("state"),
             run_dir: folder.to_path_buf(),
@@ -341,7 +342,7 @@ mod tests {
         let Some(folder) = in_memory() else { return };
         let of = |id: &str, gauges| of_call(folder.path(), id, gauges);
         let seen = Gauges { volumes: 3, ..Gauges::default() };
-        let shown = |report: &Report| shown(&report.textfile, folder.path());
+        let shown = |report: &Report| shown(&report.textfile, folder.path(), "1");
         // No call has looked: what the page shows is not known.
         of("a", None).write_here().unwrap();
         assert_eq!(shown(&of("a", None)), None);
@@ -385,7 +386,7 @@ mod tests {
             let at = if shift < 0 { now - seconds } else { now + seconds };
             let file = File::options().write(true).open(shown_in(folder.path())).unwrap();
             file.set_modified(at.min(now + seconds)).unwrap();
-            assert_eq!(shown(&looking.textfile, folder.path()).is_some(), is_known, "{shift}");
+            assert_eq!(shown(&looking.textfile, folder.path(), "1").is_some(), is_known, "{shift}");
         }
     }
 

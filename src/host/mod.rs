@@ -40,14 +40,17 @@ pub mod pod_directories;
 pub mod processes;
 pub mod records;
 pub mod remount;
-pub(crate) mod safe_path;
+pub mod safe_path;
 pub mod shared_answers;
 pub mod sweeps;
 mod time_limit;
 pub mod tool;
 pub mod worker;
 
-use crate::host::clock::Deadline;
+use incloud_disk_failpoints as failpoints;
+use incloud_disk_model as model;
+
+use crate::clock::Deadline;
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{
     Device, DeviceNumber, Identity, Link, LinkFault, Shown, UdevEntry,

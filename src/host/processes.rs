@@ -2,8 +2,8 @@
 //! operator.
 
 use super::{Processes, kernel, tool};
+use crate::clock::Deadline;
 use crate::failpoints;
-use crate::host::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::after_heal::Wakeup;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

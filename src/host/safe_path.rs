@@ -20,7 +20,7 @@ const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// How a path is walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Way {
     /// By `openat2(2)`, Linux 5.6.
     InOneCall,
     /// Folder by folder. It does not tell whether a mount is crossed.
@@ -37,7 +37,7 @@ impl Way {
     }
 
     /// What this kernel has.
-    pub(crate) fn best() -> Self {
+    pub fn best() -> Self {
         static BEST: OnceLock<Way> = OnceLock::new();
         *BEST.get_or_init(|| match Self::InOneCall.lead(Path::new("/")) {
             Ok(_) => Self::InOneCall,
@@ -68,7 +68,7 @@ impl Way {
     }
 
     /// Opens a place below an open one.
-    pub(crate) fn below(
+    pub fn below(
         self,
         folder: impl AsFd,
         path: &Path,

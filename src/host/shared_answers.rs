@@ -6,7 +6,7 @@
 //! or a moment after, however long it took. It is gone as soon as this machine changes what it is about.
 
 use super::files::{self, LONGEST, LockedFile, read_rest};
-use crate::host::clock::{Deadline, since_boot};
+use crate::clock::{Deadline, since_boot};
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use std::fs::{self, File};

@@ -2,7 +2,7 @@
 //! clean environment, no input, captured output, an end in time.
 
 use super::{confinement, left_behind, worker};
-use crate::host::clock::Deadline;
+use crate::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::pauses::Steps;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};

@@ -134,7 +134,8 @@ fn in_one_line(text: String) -> String {
 const DENIED: [&str; 2] = ["permission denied", "operation not permitted"];
 
 /// `No such file or directory (os error 2)` without the tail.
-pub(crate) fn errno_text(error: &std::io::Error) -> String {
+#[must_use]
+pub fn errno_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
         Some(end) => text[..end].to_lowercase(),

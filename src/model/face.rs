@@ -95,7 +95,7 @@ impl Faces {
 }
 
 /// Two faces for tests.
-#[cfg(test)]
+#[cfg(any(test, feature = "test-values"))]
 pub const OF_TESTS: Faces = Faces(&[
     Face {
         name: "ours",

@@ -3,7 +3,7 @@
 //!
 //! A user of the machine may give his mounts such names; nothing may fail for that.
 
-use crate::model::hexadecimal::digits_of;
+use crate::hexadecimal::digits_of;
 use serde::{Deserialize, Deserializer, Serializer};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

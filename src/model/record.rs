@@ -624,10 +624,11 @@ impl DiskMoment {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-values"))]
 impl DiskMoment {
     /// A disk of this minor number, in this boot.
-    pub(crate) fn of_a_test(minor: u32, boot: &str) -> Self {
+    #[must_use]
+    pub fn of_a_test(minor: u32, boot: &str) -> Self {
         let number = DeviceNumber { major: 7, minor };
         Self { number, sequence: None, size: 1 << 20, boot: boot.to_owned() }
     }

@@ -38,7 +38,7 @@ impl fmt::Debug for Secret {
 impl Serialize for Secret {
     /// That it is there, and nothing else.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(crate::model::report::redaction::REDACTED)
+        to.serialize_str(crate::report::redaction::REDACTED)
     }
 }
 

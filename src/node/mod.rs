@@ -28,3 +28,7 @@ pub mod uninstall;
 pub mod users;
 pub mod verify;
 pub mod work;
+
+use incloud_disk_failpoints as failpoints;
+use incloud_disk_host as host;
+use incloud_disk_model as model;

@@ -4,9 +4,9 @@
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::{files, tool};
+use crate::kubelet::{self, Kubelet, NodeNameSource};
 use crate::model::error::{Error, Result};
 use crate::model::ids::NodeName;
-use crate::node::kubelet::{self, Kubelet, NodeNameSource};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -20,7 +20,6 @@ mod source;
 
 mod at_night;
 mod attach;
-mod circles;
 mod config_drive;
 mod configuration;
 mod covered;

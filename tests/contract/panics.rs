@@ -74,7 +74,7 @@ fn a_panic_inside_a_call_is_logged_with_its_place_under_the_call_id() {
         let log = node.log();
         let panicked: Vec<_> = log.lines().filter(|line| line.contains("panicked")).collect();
         let [line] = panicked[..] else { panic!("{word}: {log}") };
-        assert!(line.contains("src/failpoints.rs:"), "{line}");
+        assert!(line.contains("src/failpoints/lib.rs:"), "{line}");
         let id = format!("id=\"{}\"", id_of(&message));
         for line in log.lines() {
             assert!(line.contains(&id) && line.contains(word), "{line}");

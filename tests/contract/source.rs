@@ -36,17 +36,6 @@ pub fn without_tests(folder: &Path) -> Vec<(PathBuf, String)> {
     product.map(read).collect()
 }
 
-/// The names of a file's module, from the crate's root: `src/cloud/local/mod.rs` is
-/// `["cloud", "local"]`.
-pub fn module_of(file: &Path) -> Vec<String> {
-    let below = file.strip_prefix(folder()).unwrap().with_extension("");
-    let mut names: Vec<_> = below.iter().map(|name| name.to_str().unwrap().to_owned()).collect();
-    if names.last().is_some_and(|name| name == "mod") {
-        names.pop();
-    }
-    names
-}
-
 /// The file of a module of a ring of tests: `root` and `looking::metrics`.
 fn ring_module(ring: &str, module: &str) -> Option<String> {
     let below = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(ring);
@@ -71,7 +60,7 @@ pub fn tests_of(ring: &str, module: &str) -> Vec<String> {
 }
 
 /// The files that hold tests alone, by the `#[cfg(test)]` before their `mod`, and what is below them.
-pub fn for_tests() -> BTreeSet<PathBuf> {
+fn for_tests() -> BTreeSet<PathBuf> {
     const TEST: &str = "#[cfg(test)]\n";
     let all = files(&folder());
     let mut found = BTreeSet::new();
@@ -198,35 +187,13 @@ fn text_end(bytes: &[u8], mut at: usize) -> usize {
 
 /// Where a file's own tests begin. A module of tests in another file stands among the other modules, and
 /// ends nothing.
-pub fn tests_at(code: &str) -> usize {
+fn tests_at(code: &str) -> usize {
     code.find("#[cfg(test)]\nmod tests {").unwrap_or(code.len())
 }
 
 /// The number of the line that a byte is in.
 pub fn line_of(code: &str, at: usize) -> usize {
     1 + code[..at].matches('\n').count()
-}
-
-/// The paths that begin here, braces taken apart: `a::{b, c::{d, e}}` is `a::b`, `a::c::d` and
-/// `a::c::e`.
-pub fn paths_after(rest: &str) -> Vec<String> {
-    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-    let stem: String = rest.chars().take_while(|c| is_name(*c)).collect();
-    let Some(inner) = rest[stem.len()..].strip_prefix('{') else { return vec![stem] };
-    let mut depth = 0;
-    let mut parts = vec![String::new()];
-    for c in inner.chars() {
-        match c {
-            ',' if depth == 0 => parts.push(String::new()),
-            '}' if depth == 0 => break,
-            _ => {
-                depth += i32::from(c == '{') - i32::from(c == '}');
-                parts.last_mut().unwrap().push(c);
-            }
-        }
-    }
-    let parts = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty());
-    parts.flat_map(paths_after).map(|path| format!("{stem}{path}")).collect()
 }
 
 #[test]

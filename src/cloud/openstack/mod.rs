@@ -19,7 +19,7 @@ mod sources;
 mod tokens;
 mod whoami;
 mod wire;
-pub(crate) mod words;
+pub mod words;
 
 use self::http::Http;
 pub use self::sources::access;

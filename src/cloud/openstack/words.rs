@@ -1,10 +1,11 @@
 //! `OpenStack`'s words for what volumes and servers do, and its people's commands.
 
-use crate::cloud::{ServerState, Trouble};
 use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
+use crate::{ServerState, Trouble};
 
 /// The status of a volume. One that is not known counts as work, which is waited for.
-pub(crate) fn volume_status(word: &str) -> VolumeStatus {
+#[must_use]
+pub fn volume_status(word: &str) -> VolumeStatus {
     let phase = match word {
         "available" => VolumePhase::Available,
         "reserved" | "attaching" => VolumePhase::Attaching,
@@ -89,8 +90,8 @@ pub(super) fn advice_on_server(server: &str, status: u16, said: &str) -> Option<
 }
 
 /// Every status that a volume can have, and one that it cannot.
-#[cfg(test)]
-pub(crate) const STATUSES: [&str; 23] = [
+#[cfg(any(test, feature = "test-values"))]
+pub const STATUSES: [&str; 23] = [
     "creating",
     "available",
     "reserved",

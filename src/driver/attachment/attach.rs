@@ -1,28 +1,28 @@
 //! Attach a volume to a server, and ask whether it is.
 
+use crate::attachment::open_requests::{OpenRequest, OpenRequests};
+use crate::attachment::takeover::Takeovers;
 use crate::cloud::{Cloud, CloudVolume};
-use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests};
-use crate::driver::attachment::takeover::Takeovers;
-use crate::driver::guard::Guard;
-use crate::driver::guard::let_go_volumes::LetGoVolumes;
-use crate::driver::guard::remote_mark::{Marks, RemoteMarks};
-use crate::driver::heal::Healing;
-use crate::driver::lookup::attachment_view::{
-    Asking, Attachments, Trust, after_all, is_settled, no_server, not_done,
-};
-use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::memory::Memory;
-use crate::driver::mount::sole_writer::SoleWriter;
-use crate::driver::operation::{Outcome, Volume};
 use crate::failpoints;
+use crate::guard::Guard;
+use crate::guard::let_go_volumes::LetGoVolumes;
+use crate::guard::remote_mark::{Marks, RemoteMarks};
+use crate::heal::Healing;
 use crate::host::Devices;
 use crate::host::clock::Deadline;
 use crate::host::pace::Change;
 use crate::host::shared_answers::Answers;
+use crate::lookup::attachment_view::{
+    Asking, Attachments, Trust, after_all, is_settled, no_server, not_done,
+};
+use crate::lookup::locking::Locking;
+use crate::lookup::memory::Memory;
 use crate::model::cloud::attachment_state::{AttachmentState, Mapping, Sharing, VolumePhase};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::report::tear_down::TearDown;
+use crate::mount::sole_writer::SoleWriter;
+use crate::operation::{Outcome, Volume};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -52,20 +52,20 @@ struct Attempt {
 /// Volumes go to servers.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Attaching<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) answers: Option<&'a Answers>,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) attachments: &'a Attachments<'a>,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) memory: &'a Memory<'a>,
-    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
-    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
-    pub(in crate::driver) guard: &'a Guard<'a>,
-    pub(in crate::driver) healing: &'a Healing<'a>,
-    pub(in crate::driver) sole_writer: &'a SoleWriter<'a>,
-    pub(in crate::driver) requests: &'a OpenRequests<'a>,
-    pub(in crate::driver) takeovers: &'a Takeovers<'a>,
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) answers: Option<&'a Answers>,
+    pub(crate) deadline: Deadline,
+    pub(crate) attachments: &'a Attachments<'a>,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) memory: &'a Memory<'a>,
+    pub(crate) marks: &'a RemoteMarks<'a>,
+    pub(crate) let_go_volumes: &'a LetGoVolumes<'a>,
+    pub(crate) guard: &'a Guard<'a>,
+    pub(crate) healing: &'a Healing<'a>,
+    pub(crate) sole_writer: &'a SoleWriter<'a>,
+    pub(crate) requests: &'a OpenRequests<'a>,
+    pub(crate) takeovers: &'a Takeovers<'a>,
 }
 
 impl Attaching<'_> {

@@ -1,14 +1,14 @@
 //! Every status that `OpenStack` has for a volume, with every listing and every answer of the servers'
 //! side: what attach, detach and "is it attached" answer. No cell is left out.
 
+use crate::Driver;
+use crate::attachment::detach::Force;
 use crate::cloud::openstack::words::{STATUSES, volume_status};
-use crate::driver::Driver;
-use crate::driver::attachment::detach::Force;
-use crate::driver::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
-use crate::driver::operation::Volume;
+use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
 use crate::model::cloud::attachment_state::{Mapping, Sharing};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, VolumeId};
+use crate::operation::Volume;
 use std::time::Duration;
 
 /// Short, so that "wait" ends soon; the driver's own patience follows it.

@@ -1,29 +1,29 @@
 //! Detach a volume from a server.
 
+use crate::attachment::open_requests::{OpenRequest, OpenRequests, recorded};
+use crate::attachment::takeover::Takeovers;
 use crate::cloud::{Cloud, CloudVolume, Note, ServerState, Trouble};
-use crate::driver::attachment::open_requests::{OpenRequest, OpenRequests, recorded};
-use crate::driver::attachment::takeover::Takeovers;
-use crate::driver::guard::let_go_volumes::LetGoVolumes;
-use crate::driver::guard::refusal::Refusals;
-use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::guard::{Guard, UsersSeen};
-use crate::driver::heal::recovery::Recovery;
-use crate::driver::lookup::attachment_view::{Asking, Attachments, Trust, after_all, not_done};
-use crate::driver::lookup::disk_numbers::DiskNumbers;
-use crate::driver::lookup::find_volume::Volumes;
-use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::own_maps::OwnMaps;
-use crate::driver::operation::Outcome;
 use crate::failpoints;
+use crate::guard::let_go_volumes::LetGoVolumes;
+use crate::guard::refusal::Refusals;
+use crate::guard::remote_mark::RemoteMarks;
+use crate::guard::{Guard, UsersSeen};
+use crate::heal::recovery::Recovery;
 use crate::host::clock::Deadline;
 use crate::host::locks::{Lock, Locks};
 use crate::host::pace::Change;
 use crate::host::records::Records;
+use crate::lookup::attachment_view::{Asking, Attachments, Trust, after_all, not_done};
+use crate::lookup::disk_numbers::DiskNumbers;
+use crate::lookup::find_volume::Volumes;
+use crate::lookup::locking::Locking;
+use crate::lookup::own_maps::OwnMaps;
 use crate::model::cloud::attachment_state::{AttachmentState, Mapping, VolumePhase};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
+use crate::operation::Outcome;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -42,23 +42,23 @@ pub enum Force {
 /// Volumes leave servers.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Detaching<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) locks: &'a Locks,
-    pub(in crate::driver) this_node: &'a NodeName,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) attachments: &'a Attachments<'a>,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
-    pub(in crate::driver) volumes: &'a Volumes<'a>,
-    pub(in crate::driver) refusals: &'a Refusals<'a>,
-    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
-    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
-    pub(in crate::driver) guard: &'a Guard<'a>,
-    pub(in crate::driver) recovery: &'a Recovery<'a>,
-    pub(in crate::driver) requests: &'a OpenRequests<'a>,
-    pub(in crate::driver) takeovers: &'a Takeovers<'a>,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) records: &'a Records,
+    pub(crate) locks: &'a Locks,
+    pub(crate) this_node: &'a NodeName,
+    pub(crate) deadline: Deadline,
+    pub(crate) attachments: &'a Attachments<'a>,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
+    pub(crate) volumes: &'a Volumes<'a>,
+    pub(crate) refusals: &'a Refusals<'a>,
+    pub(crate) let_go_volumes: &'a LetGoVolumes<'a>,
+    pub(crate) marks: &'a RemoteMarks<'a>,
+    pub(crate) guard: &'a Guard<'a>,
+    pub(crate) recovery: &'a Recovery<'a>,
+    pub(crate) requests: &'a OpenRequests<'a>,
+    pub(crate) takeovers: &'a Takeovers<'a>,
+    pub(crate) own_maps: &'a OwnMaps<'a>,
 }
 
 impl Detaching<'_> {
@@ -149,7 +149,7 @@ impl Detaching<'_> {
     }
 
     /// The same for a caller that holds the volume's lock, and has asked the cloud for it.
-    pub(in crate::driver) fn detach_locked(
+    pub(crate) fn detach_locked(
         &self,
         id: &VolumeId,
         name: &VolumeName,

@@ -4,7 +4,7 @@ pub mod attach;
 #[cfg(test)]
 mod cloud_table;
 pub mod detach;
-pub(in crate::driver) mod open_requests;
+pub(crate) mod open_requests;
 pub mod take_down;
-pub(in crate::driver) mod takeover;
+pub(crate) mod takeover;
 pub mod wait;

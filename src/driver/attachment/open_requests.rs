@@ -4,20 +4,20 @@
 //! While it is open, "attached to no server" is not certain: the volume may come in a moment.
 
 use crate::cloud::{Cloud, CloudVolume, Note, Tenure};
-use crate::driver::lookup::find_volume::Volumes;
-use crate::driver::operation::Volume;
 use crate::host::clock::{Deadline, seconds};
+use crate::lookup::find_volume::Volumes;
 use crate::model::cloud::attachment_state::{Mapping, VolumePhase};
 use crate::model::cloud::request::{AttachRequest, Work};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::operation::Volume;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A request that may still come true.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::driver) struct OpenRequest {
-    pub(in crate::driver) request: AttachRequest,
+pub(crate) struct OpenRequest {
+    pub(crate) request: AttachRequest,
     /// How long ago it was asked for.
     age: Duration,
     /// After so long without a sign of it, it is over.
@@ -25,15 +25,15 @@ pub(in crate::driver) struct OpenRequest {
 }
 
 /// Attaches whose outcome is not known.
-pub(in crate::driver) struct OpenRequests<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) volumes: &'a Volumes<'a>,
+pub(crate) struct OpenRequests<'a> {
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) deadline: Deadline,
+    pub(crate) volumes: &'a Volumes<'a>,
 }
 
 impl OpenRequests<'_> {
     /// The request that is noted with the volume, if it may still come true.
-    pub(in crate::driver) fn open_request(&self, state: &CloudVolume) -> Option<OpenRequest> {
+    pub(crate) fn open_request(&self, state: &CloudVolume) -> Option<OpenRequest> {
         let request = state.requested.as_ref()?;
         if state.attachment_to(&request.server).is_some() {
             return None;
@@ -71,7 +71,7 @@ impl OpenRequests<'_> {
 
     /// Fails unless every server that has the volume, or still may get it, is known to be another node's: the
     /// name may stand for the wrong server, or for none although the node has one.
-    pub(in crate::driver) fn prove_not_attached(
+    pub(crate) fn prove_not_attached(
         &self,
         state: &CloudVolume,
         node: &NodeName,
@@ -100,7 +100,7 @@ impl OpenRequests<'_> {
     }
 
     /// The request of this server, if it may still come true.
-    pub(in crate::driver) fn open_request_of(
+    pub(crate) fn open_request_of(
         &self,
         state: &CloudVolume,
         server: &ServerId,
@@ -112,7 +112,7 @@ impl OpenRequests<'_> {
     }
 
     /// The same for requests of other servers than this one.
-    pub(in crate::driver) fn open_request_elsewhere(
+    pub(crate) fn open_request_elsewhere(
         &self,
         state: &CloudVolume,
         server: &ServerId,
@@ -126,7 +126,7 @@ impl OpenRequests<'_> {
     /// Notes that the volume is about to be asked for: by which name it goes, and who has it next,
     /// for a heal must know whether another server had it since it was mounted here. Where the cloud
     /// allows no notes the attach goes on without, if a detach finds the volume all the same.
-    pub(in crate::driver) fn note_request(
+    pub(crate) fn note_request(
         &self,
         volume: &Volume,
         state: &CloudVolume,
@@ -147,7 +147,7 @@ impl OpenRequests<'_> {
     /// Another attach that was refused meanwhile may have written its own count over the one of the server that has the
     /// volume now: without it, a heal would not know that the volume was elsewhere. When two requests add a key at the same
     /// moment, Cinder keeps both values, shows one, and updates the other; only a deletion removes both.
-    pub(in crate::driver) fn record_tenure(
+    pub(crate) fn record_tenure(
         &self,
         volume: &Volume,
         state: &CloudVolume,
@@ -165,12 +165,7 @@ impl OpenRequests<'_> {
     /// The request was refused: its note ends, and the name and the count go back to what they were before it, if the
     /// volume is free. A server that got the volume meanwhile keeps the name, and its count. As long as it is not known
     /// which one gets it, both stay.
-    pub(in crate::driver) fn undo_request(
-        &self,
-        volume: &Volume,
-        before: &CloudVolume,
-        server: &ServerId,
-    ) {
+    pub(crate) fn undo_request(&self, volume: &Volume, before: &CloudVolume, server: &ServerId) {
         let undone = self.cloud.volume(&volume.id, self.deadline).and_then(|now| match now {
             Some(now) => self.undo_notes(before, &now, server),
             None => Ok(()),
@@ -206,7 +201,7 @@ impl OpenRequests<'_> {
 
     /// The request's outcome was seen. If its note cannot be removed, the next call that sees the
     /// outcome removes it.
-    pub(in crate::driver) fn end_request(&self, volume: &Volume) {
+    pub(crate) fn end_request(&self, volume: &Volume) {
         if !self.cloud.capabilities().keeps_marks {
             return;
         }
@@ -222,11 +217,7 @@ impl OpenRequests<'_> {
 
     /// Records with the volume which name belongs to it, if that is missing: volumes that the
     /// predecessor attached have none.
-    pub(in crate::driver) fn record_pair(
-        &self,
-        volume: &Volume,
-        state: &CloudVolume,
-    ) -> Result<()> {
+    pub(crate) fn record_pair(&self, volume: &Volume, state: &CloudVolume) -> Result<()> {
         if let Some(name) = &volume.name
             && state.recorded_name.as_ref() != Some(name)
         {
@@ -286,7 +277,7 @@ fn is_found_without_notes(volume: &Volume, state: &CloudVolume) -> bool {
 
 impl OpenRequest {
     /// Why a call that needs the outcome ends without it.
-    pub(in crate::driver) fn into_error(self, state: &CloudVolume) -> Error {
+    pub(crate) fn into_error(self, state: &CloudVolume) -> Error {
         let (id, server) = (&state.id, &self.request.server);
         let (age, left) = (self.age.as_secs(), self.left.as_secs());
         Error::new(
@@ -304,7 +295,7 @@ impl OpenRequest {
 }
 
 /// The servers that had the volume last, by what is noted with it.
-pub(in crate::driver) fn recorded(state: &CloudVolume) -> impl Iterator<Item = &ServerId> {
+pub(crate) fn recorded(state: &CloudVolume) -> impl Iterator<Item = &ServerId> {
     [state.tenure.as_ref().map(|last| &last.server), state.mounted_on.as_ref()]
         .into_iter()
         .flatten()

@@ -1,17 +1,15 @@
 //! Volumes for which kubelet will not call again are taken down.
 
+use crate::attachment::detach::{Detaching, Force};
 use crate::cloud::{Cloud, CloudVolume};
-use crate::driver::attachment::detach::{Detaching, Force};
-use crate::driver::guard::let_go_volumes::LetGoVolumes;
-use crate::driver::guard::orphans::Orphans;
-use crate::driver::lookup::attachment_view::Attachments;
-use crate::driver::lookup::locking::Locking;
-use crate::driver::mount::unmount::Unmounting;
-use crate::driver::operation::Outcome;
 use crate::failpoints;
+use crate::guard::let_go_volumes::LetGoVolumes;
+use crate::guard::orphans::Orphans;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Kubelets, machine};
+use crate::lookup::attachment_view::Attachments;
+use crate::lookup::locking::Locking;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::Faces;
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
@@ -21,6 +19,8 @@ use crate::model::mount::layout::{FolderKind, StageTarget, Target};
 use crate::model::mount::orphan::Orphan;
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDownWords;
+use crate::mount::unmount::Unmounting;
+use crate::operation::Outcome;
 use std::path::Path;
 use std::time::Instant;
 
@@ -38,19 +38,19 @@ pub struct TakenDown {
 /// Volumes that kubelet has forgotten are taken down.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct TakingDown<'a> {
-    pub(in crate::driver) faces: Faces,
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) kubelets: &'a dyn Kubelets,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) this_node: &'a NodeName,
-    pub(in crate::driver) operation: &'a str,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) attachments: &'a Attachments<'a>,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
-    pub(in crate::driver) orphans: &'a Orphans<'a>,
-    pub(in crate::driver) unmounting: &'a Unmounting<'a>,
-    pub(in crate::driver) detaching: &'a Detaching<'a>,
+    pub(crate) faces: Faces,
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) kubelets: &'a dyn Kubelets,
+    pub(crate) records: &'a Records,
+    pub(crate) this_node: &'a NodeName,
+    pub(crate) operation: &'a str,
+    pub(crate) deadline: Deadline,
+    pub(crate) attachments: &'a Attachments<'a>,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) let_go_volumes: &'a LetGoVolumes<'a>,
+    pub(crate) orphans: &'a Orphans<'a>,
+    pub(crate) unmounting: &'a Unmounting<'a>,
+    pub(crate) detaching: &'a Detaching<'a>,
 }
 
 impl TakingDown<'_> {
@@ -164,7 +164,7 @@ impl TakingDown<'_> {
     }
 }
 
-pub(in crate::driver) fn is_attached(state: &CloudVolume, server: &ServerId) -> bool {
+pub(crate) fn is_attached(state: &CloudVolume, server: &ServerId) -> bool {
     state.attachment_to(server).is_some()
 }
 

@@ -4,9 +4,9 @@
 //! either, and it may be down and never give the volume back: then `attach.takeover` decides.
 
 use crate::cloud::{Attachment, Cloud, CloudVolume};
-use crate::driver::lookup::attachment_view::Attachments;
 use crate::failpoints;
 use crate::host::clock::Deadline;
+use crate::lookup::attachment_view::Attachments;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ServerId;
 use crate::model::policy::Takeover;
@@ -25,21 +25,17 @@ enum Way {
 }
 
 /// Volumes that another server has.
-pub(in crate::driver) struct Takeovers<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) takeover: Takeover,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) attachments: &'a Attachments<'a>,
+pub(crate) struct Takeovers<'a> {
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) takeover: Takeover,
+    pub(crate) deadline: Deadline,
+    pub(crate) attachments: &'a Attachments<'a>,
 }
 
 impl Takeovers<'_> {
     /// Ends every attachment to servers other than ours, if all of them may be ended; else an error
     /// that says who has the volume. Nothing is ended unless all can be.
-    pub(in crate::driver) fn take_over(
-        &self,
-        state: &CloudVolume,
-        server: &ServerId,
-    ) -> Result<()> {
+    pub(crate) fn take_over(&self, state: &CloudVolume, server: &ServerId) -> Result<()> {
         let mut ways = Vec::new();
         for attachment in &state.attachments {
             match self.way_to_end(attachment)? {
@@ -90,11 +86,7 @@ impl Takeovers<'_> {
     }
 
     /// "Another server has it", in the words that Kubernetes' users know.
-    pub(in crate::driver) fn elsewhere(
-        &self,
-        state: &CloudVolume,
-        server: &ServerId,
-    ) -> Result<Error> {
+    pub(crate) fn elsewhere(&self, state: &CloudVolume, server: &ServerId) -> Result<Error> {
         let mut holders = Vec::new();
         let mut is_used = false;
         for one in state.attachments.iter().filter(|one| one.server != *server) {
@@ -124,7 +116,7 @@ impl Takeovers<'_> {
     }
 
     /// Ends what the cloud still lists of servers that do not exist, if the policy allows it.
-    pub(in crate::driver) fn end_attachment_of_gone_server(
+    pub(crate) fn end_attachment_of_gone_server(
         &self,
         state: &CloudVolume,
         attachment: &Attachment,

@@ -1,20 +1,18 @@
 //! Wait until this machine sees the volume's disk.
 
+use crate::attachment::attach::Attaching;
 use crate::cloud::Cloud;
-use crate::driver::attachment::attach::Attaching;
-use crate::driver::guard::let_go_volumes::LetGoVolumes;
-use crate::driver::heal::Healing;
-use crate::driver::lookup::disk_numbers::DiskNumbers;
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::memory::Memory;
-use crate::driver::lookup::own_maps::OwnMaps;
-use crate::driver::operation::Volume;
-use crate::driver::ownership::mount_place::{belonging, strangers_on};
+use crate::guard::let_go_volumes::LetGoVolumes;
+use crate::heal::Healing;
 use crate::host::clock::Deadline;
 use crate::host::device_nodes;
 use crate::host::locks::{Locked, Locks};
 use crate::host::records::Records;
 use crate::host::{Kubelets, Mounts};
+use crate::lookup::disk_numbers::DiskNumbers;
+use crate::lookup::find_disk::Disks;
+use crate::lookup::memory::Memory;
+use crate::lookup::own_maps::OwnMaps;
 use crate::model::cloud::attachment_state::Sharing;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
@@ -23,6 +21,8 @@ use crate::model::kubelet::Attacher;
 use crate::model::mount::layout::{StagePlace, Target};
 use crate::model::mount::mount_place::{Look, Stands};
 use crate::model::mount::mountinfo::Mount;
+use crate::operation::Volume;
+use crate::ownership::mount_place::{belonging, strangers_on};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,21 +40,21 @@ const ASK_EVERY: Duration = Duration::from_secs(10);
 /// The wait for a disk.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct DiskWait<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) kubelets: &'a dyn Kubelets,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) locks: &'a Locks,
-    pub(in crate::driver) this_node: &'a NodeName,
-    pub(in crate::driver) operation: &'a str,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) attaching: &'a Attaching<'a>,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
-    pub(in crate::driver) memory: &'a Memory<'a>,
-    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
-    pub(in crate::driver) healing: &'a Healing<'a>,
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) kubelets: &'a dyn Kubelets,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) locks: &'a Locks,
+    pub(crate) this_node: &'a NodeName,
+    pub(crate) operation: &'a str,
+    pub(crate) deadline: Deadline,
+    pub(crate) attaching: &'a Attaching<'a>,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
+    pub(crate) own_maps: &'a OwnMaps<'a>,
+    pub(crate) memory: &'a Memory<'a>,
+    pub(crate) let_go_volumes: &'a LetGoVolumes<'a>,
+    pub(crate) healing: &'a Healing<'a>,
 }
 
 impl DiskWait<'_> {

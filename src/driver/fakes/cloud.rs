@@ -11,29 +11,29 @@ use std::path::PathBuf;
 
 /// A cloud with virtio disks: what a volume's disk shows is its cut serial.
 #[derive(Debug, Default)]
-pub(in crate::driver) struct FakeCloud {
-    pub(in crate::driver) volumes: RefCell<Vec<CloudVolume>>,
-    pub(in crate::driver) is_down: Cell<bool>,
+pub(crate) struct FakeCloud {
+    pub(crate) volumes: RefCell<Vec<CloudVolume>>,
+    pub(crate) is_down: Cell<bool>,
     /// Whether it keeps marks, and whether it allows notes.
-    pub(in crate::driver) keeps_marks: bool,
-    pub(in crate::driver) forbids_notes: Cell<bool>,
+    pub(crate) keeps_marks: bool,
+    pub(crate) forbids_notes: Cell<bool>,
     /// Whether it is down just then when it is given one.
-    pub(in crate::driver) fails_notes: Cell<bool>,
+    pub(crate) fails_notes: Cell<bool>,
     /// How many notes it was given.
-    pub(in crate::driver) notes: Cell<u32>,
+    pub(crate) notes: Cell<u32>,
     /// What the servers' side says, until a request changes it; else what the volumes say.
-    pub(in crate::driver) mapping: Cell<Option<Mapping>>,
+    pub(crate) mapping: Cell<Option<Mapping>>,
     /// The server of each node, if it is not called as the node.
-    pub(in crate::driver) server: RefCell<Option<ServerId>>,
+    pub(crate) server: RefCell<Option<ServerId>>,
     /// The file of each volume, if it has no virtio disks.
-    pub(in crate::driver) image: Option<PathBuf>,
+    pub(crate) image: Option<PathBuf>,
     /// How many requests changed something.
-    pub(in crate::driver) requests: Cell<u32>,
+    pub(crate) requests: Cell<u32>,
 }
 
 impl FakeCloud {
     /// A volume that is attached to these servers.
-    pub(in crate::driver) fn with(self, id: &str, size: u64, servers: &[&str]) -> Self {
+    pub(crate) fn with(self, id: &str, size: u64, servers: &[&str]) -> Self {
         let attachments: Vec<_> = servers
             .iter()
             .map(|server| Attachment {

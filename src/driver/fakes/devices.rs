@@ -16,20 +16,20 @@ use std::time::Duration;
 
 /// Disks that show what they are given.
 #[derive(Debug, Default)]
-pub(in crate::driver) struct FakeDevices {
-    pub(in crate::driver) disks: Vec<(Device, Shown)>,
+pub(crate) struct FakeDevices {
+    pub(crate) disks: Vec<(Device, Shown)>,
     /// Whether they can be held.
-    pub(in crate::driver) opens: bool,
+    pub(crate) opens: bool,
     /// At how many looks they are in use still.
-    pub(in crate::driver) used: Cell<u32>,
+    pub(crate) used: Cell<u32>,
     /// Why they cannot be looked for, and whether that is for want of `/dev`.
-    pub(in crate::driver) unread: Option<&'static str>,
-    pub(in crate::driver) is_out_of_sight: bool,
+    pub(crate) unread: Option<&'static str>,
+    pub(crate) is_out_of_sight: bool,
 }
 
 impl FakeDevices {
     /// A disk that shows this serial.
-    pub(in crate::driver) fn with(mut self, kernel_name: &str, size: u64, serial: &str) -> Self {
+    pub(crate) fn with(mut self, kernel_name: &str, size: u64, serial: &str) -> Self {
         let minor = u32::try_from(self.disks.len()).unwrap() * 16;
         let device = Device {
             kernel_name: kernel_name.to_owned(),
@@ -47,7 +47,7 @@ impl FakeDevices {
 
 impl FakeDevices {
     /// The last disk has this transport.
-    pub(in crate::driver) fn on(mut self, transport: &str, admission: Admission) -> Self {
+    pub(crate) fn on(mut self, transport: &str, admission: Admission) -> Self {
         let transport = Transport::named(transport);
         self.disks.last_mut().unwrap().0.connection = Some(Connection { transport, admission });
         self

@@ -13,13 +13,13 @@ use std::path::Path;
 
 /// What a disk holds, and what is made there.
 #[derive(Debug, Default)]
-pub(in crate::driver) struct FakeFileSystems {
-    pub(in crate::driver) holds: RefCell<Option<Contents>>,
+pub(crate) struct FakeFileSystems {
+    pub(crate) holds: RefCell<Option<Contents>>,
     /// What it holds when something was made there; else nothing can be made.
-    pub(in crate::driver) then_holds: RefCell<Option<Contents>>,
+    pub(crate) then_holds: RefCell<Option<Contents>>,
     /// What another process has written to it since.
-    pub(in crate::driver) stranger: Option<String>,
-    pub(in crate::driver) made: RefCell<Vec<NewFileSystem>>,
+    pub(crate) stranger: Option<String>,
+    pub(crate) made: RefCell<Vec<NewFileSystem>>,
 }
 
 impl FileSystems for FakeFileSystems {

@@ -1,8 +1,7 @@
 //! The driver on a machine that is made up.
 
 use super::{FakeCloud, FakeDevices, FakeFileSystems, FakeMounts, FakeNamespaces, NoHost};
-use crate::driver::call_counts::CallCounts;
-use crate::driver::{Driver, Ports, with_driver};
+use crate::call_counts::CallCounts;
 use crate::host::Maps;
 use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
@@ -13,24 +12,25 @@ use crate::model::face::{Faces, OF_TESTS};
 use crate::model::ids::NodeName;
 use crate::model::mount::after_heal::After;
 use crate::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
+use crate::{Driver, Ports, with_driver};
 use std::time::Duration;
 
 /// What a call works with there.
-pub(in crate::driver) struct MadeUp<'a> {
-    pub(in crate::driver) cloud: &'a FakeCloud,
-    pub(in crate::driver) devices: &'a FakeDevices,
-    pub(in crate::driver) maps: &'a dyn Maps,
-    pub(in crate::driver) file_systems: FakeFileSystems,
-    pub(in crate::driver) mounts: FakeMounts,
-    pub(in crate::driver) namespaces: FakeNamespaces,
-    pub(in crate::driver) node: &'a str,
-    pub(in crate::driver) guard: GuardPolicy,
-    pub(in crate::driver) limit: Duration,
+pub(crate) struct MadeUp<'a> {
+    pub(crate) cloud: &'a FakeCloud,
+    pub(crate) devices: &'a FakeDevices,
+    pub(crate) maps: &'a dyn Maps,
+    pub(crate) file_systems: FakeFileSystems,
+    pub(crate) mounts: FakeMounts,
+    pub(crate) namespaces: FakeNamespaces,
+    pub(crate) node: &'a str,
+    pub(crate) guard: GuardPolicy,
+    pub(crate) limit: Duration,
 }
 
 impl<'a> MadeUp<'a> {
     /// The node that is called `here`, where nothing is mounted and all can be seen.
-    pub(in crate::driver) fn with(cloud: &'a FakeCloud, devices: &'a FakeDevices) -> Self {
+    pub(crate) fn with(cloud: &'a FakeCloud, devices: &'a FakeDevices) -> Self {
         Self {
             cloud,
             devices,
@@ -44,7 +44,7 @@ impl<'a> MadeUp<'a> {
         }
     }
 
-    pub(in crate::driver) fn drive<T>(&self, work: impl FnOnce(&Driver<'_>) -> T) -> T {
+    pub(crate) fn drive<T>(&self, work: impl FnOnce(&Driver<'_>) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         let ports = Ports {
             cloud: self.cloud,

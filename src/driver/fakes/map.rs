@@ -11,7 +11,7 @@ use std::cell::RefCell;
 
 /// Of what a disk that comes back is compared with.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::driver) enum FakeJournal {
+pub(crate) enum FakeJournal {
     Told,
     Lost,
     /// The kernel has no memory for an answer.
@@ -19,21 +19,21 @@ pub(in crate::driver) enum FakeJournal {
 }
 
 /// One map, and what is done to it.
-pub(in crate::driver) struct FakeMap {
+pub(crate) struct FakeMap {
     map: RefCell<Option<OwnMap>>,
     /// A volume whose map is there, and cannot be told.
-    pub(in crate::driver) untold: Option<&'static str>,
+    pub(crate) untold: Option<&'static str>,
     /// Whether the kernel fails to remove it.
-    pub(in crate::driver) stays: bool,
+    pub(crate) stays: bool,
     /// What the kernel says of what a disk would be compared with.
-    pub(in crate::driver) journal: FakeJournal,
+    pub(crate) journal: FakeJournal,
     /// What a disk and the kernel have of a journal, if it can be read.
-    pub(in crate::driver) sights: Option<JournalSights>,
-    pub(in crate::driver) done: RefCell<Vec<&'static str>>,
+    pub(crate) sights: Option<JournalSights>,
+    pub(crate) done: RefCell<Vec<&'static str>>,
 }
 
 impl FakeMap {
-    pub(in crate::driver) fn of(map: Option<OwnMap>) -> Self {
+    pub(crate) fn of(map: Option<OwnMap>) -> Self {
         Self {
             map: RefCell::new(map),
             untold: None,

@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 
 /// What is mounted. Nothing can be mounted, nor unmounted.
 #[derive(Debug, Default)]
-pub(in crate::driver) struct FakeMounts {
-    pub(in crate::driver) table: MountTable,
+pub(crate) struct FakeMounts {
+    pub(crate) table: MountTable,
 }
 
 impl FakeMounts {
     /// These lines of a mount table.
-    pub(in crate::driver) fn of(lines: &[&str]) -> Self {
+    pub(crate) fn of(lines: &[&str]) -> Self {
         Self { table: MountTable::parse(lines.join("\n").as_bytes()).unwrap() }
     }
 }

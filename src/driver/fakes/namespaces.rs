@@ -24,30 +24,30 @@ const OWN: u64 = 0;
 
 /// What other namespaces have, and who uses disks; or that it cannot be told. What is switched has no old mounts any more.
 #[derive(Debug, Default)]
-pub(in crate::driver) struct FakeNamespaces {
-    pub(in crate::driver) is_blind: bool,
-    pub(in crate::driver) namespaces: RefCell<Vec<NamespaceUse>>,
-    pub(in crate::driver) untold: Vec<Untold>,
-    pub(in crate::driver) users: DeviceUses,
+pub(crate) struct FakeNamespaces {
+    pub(crate) is_blind: bool,
+    pub(crate) namespaces: RefCell<Vec<NamespaceUse>>,
+    pub(crate) untold: Vec<Untold>,
+    pub(crate) users: DeviceUses,
     /// What is found of a pod, look by look; the last one holds on.
-    pub(in crate::driver) pod_users: RefCell<VecDeque<PodUsers>>,
-    pub(in crate::driver) ext_ids: BTreeMap<DeviceNumber, u64>,
+    pub(crate) pod_users: RefCell<VecDeque<PodUsers>>,
+    pub(crate) ext_ids: BTreeMap<DeviceNumber, u64>,
     /// At how many tries a namespace does not open still.
-    pub(in crate::driver) closed: RefCell<BTreeMap<u64, u32>>,
+    pub(crate) closed: RefCell<BTreeMap<u64, u32>>,
     /// Mounts that are not replaced.
-    pub(in crate::driver) stuck: Vec<PathBuf>,
+    pub(crate) stuck: Vec<PathBuf>,
     /// How many changes each of them needs beside its own, and how many bytes each takes.
-    pub(in crate::driver) changes: BTreeMap<PathBuf, (usize, usize)>,
+    pub(crate) changes: BTreeMap<PathBuf, (usize, usize)>,
     /// What a killed switch left there cannot be put right.
-    pub(in crate::driver) is_broken: bool,
+    pub(crate) is_broken: bool,
     /// How often it was looked for namespaces, and what was done in which.
-    pub(in crate::driver) looks: Cell<u32>,
-    pub(in crate::driver) done: RefCell<Vec<String>>,
+    pub(crate) looks: Cell<u32>,
+    pub(crate) done: RefCell<Vec<String>>,
 }
 
 impl FakeNamespaces {
     /// One that sees nothing.
-    pub(in crate::driver) fn blind() -> Self {
+    pub(crate) fn blind() -> Self {
         Self { is_blind: true, ..Self::default() }
     }
 

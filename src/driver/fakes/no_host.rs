@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// For questions that need nothing of it.
 #[derive(Debug)]
-pub(in crate::driver) struct NoHost;
+pub(crate) struct NoHost;
 
 impl Maps for NoHost {
     fn cover(&self, _: &VolumeId, _: &Device, _: Option<(u64, u64)>) -> Result<()> {

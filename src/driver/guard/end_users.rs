@@ -3,16 +3,16 @@
 //! Any user can keep a mount namespace with copies of all mounts, and a file that he may read. No
 //! refusal that has such a cause may last for as long as he likes.
 
-use crate::driver::lookup::disk_numbers::DiskNumbers;
-use crate::driver::ownership::words::way_to_end_users;
 use crate::host::clock::Deadline;
 use crate::host::left_behind;
 use crate::host::{Census, HELD_AT_ONCE, Processes};
+use crate::lookup::disk_numbers::DiskNumbers;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::after_heal::Wakeup;
 use crate::model::mount::disk_users::{Answer, NamespaceKeeper, Process};
 use crate::model::pauses::Steps;
+use crate::ownership::words::way_to_end_users;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -29,10 +29,10 @@ type Ending = BTreeMap<u32, (Process, OwnedFd)>;
 /// Processes of ordinary users that keep a volume in use.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct OrdinaryUsers<'a> {
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) processes: &'a dyn Processes,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) processes: &'a dyn Processes,
+    pub(crate) deadline: Deadline,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
 }
 
 impl OrdinaryUsers<'_> {
@@ -64,7 +64,7 @@ impl OrdinaryUsers<'_> {
     }
 
     /// The command that ends them, if there are any, for a refusal.
-    pub(in crate::driver) fn way_out_of_users(&self, id: Option<&VolumeId>) -> String {
+    pub(crate) fn way_out_of_users(&self, id: Option<&VolumeId>) -> String {
         let has_any =
             |id: &&VolumeId| self.users_with(id).is_ok_and(|(users, _)| !users.is_empty());
         let id = id.filter(has_any);

@@ -17,23 +17,23 @@ use crate::model::mount::replacement::group_of;
 use crate::model::record::VolumeRecord;
 
 /// Writes reach the disk.
-pub(in crate::driver) struct Flushing<'a> {
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) deadline: Deadline,
+pub(crate) struct Flushing<'a> {
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) deadline: Deadline,
 }
 
 impl Flushing<'_> {
     /// Writes out the file system at the folder. A loss is told once in each tear-down, for what is
     /// lost stays lost, and a call that failed for ever would keep the volume here for ever.
-    pub(in crate::driver) fn flush(&self, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
+    pub(crate) fn flush(&self, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
         self.tell_once(mount, id, self.mounts.flush(mount, self.deadline))
     }
 
     /// The same if this unmount leaves no other mount of it here.
-    pub(in crate::driver) fn flush_if_last(
+    pub(crate) fn flush_if_last(
         &self,
         table: &MountTable,
         mount: &Mount,
@@ -49,7 +49,7 @@ impl Flushing<'_> {
 
     /// The same before copies in other namespaces are taken down: through a mount of this machine,
     /// else through the first of the copies that can be opened.
-    pub(in crate::driver) fn flush_before_copies_go(
+    pub(crate) fn flush_before_copies_go(
         &self,
         id: Option<&VolumeId>,
         table: &MountTable,
@@ -86,7 +86,7 @@ impl Flushing<'_> {
 
     /// The tear-down that was told of a loss is over, or not wanted any more: what is lost from now on
     /// is another loss.
-    pub(in crate::driver) fn tell_losses_anew(&self, id: &VolumeId) {
+    pub(crate) fn tell_losses_anew(&self, id: &VolumeId) {
         if self.records.load(id).told_lost_writes.is_none() {
             return;
         }
@@ -158,7 +158,7 @@ fn may_go_along(table: &MountTable, mount: &Mount, other: &Mount) -> bool {
 
 /// Whether a mount in another namespace is a peer of one of the machine's own: then the two are one
 /// mount, and an unmount of either may take the other along.
-pub(in crate::driver) fn is_peer_of_own(table: &MountTable, mount: &Mount) -> bool {
+pub(crate) fn is_peer_of_own(table: &MountTable, mount: &Mount) -> bool {
     let Some(group) = group_of(&mount.propagation, "shared:") else { return false };
     table.of(mount.number).any(|own| group_of(&own.propagation, "shared:") == Some(group))
 }
@@ -166,7 +166,7 @@ pub(in crate::driver) fn is_peer_of_own(table: &MountTable, mount: &Mount) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeDevices, FakeMounts, FakeNamespaces};
+    use crate::fakes::{FakeDevices, FakeMounts, FakeNamespaces};
     use std::time::Duration;
 
     const TABLE: &str = "\

@@ -6,15 +6,13 @@
 //! seen, a device that is made of the disk keep it in use without a mount of ours.
 
 use crate::cloud::Cloud;
-use crate::driver::guard::end_users::OrdinaryUsers;
-use crate::driver::guard::refusal::Refusals;
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::locking::Locking;
-use crate::driver::ownership::words;
-use crate::driver::ownership::words::named;
+use crate::guard::end_users::OrdinaryUsers;
+use crate::guard::refusal::Refusals;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts};
+use crate::lookup::find_disk::Disks;
+use crate::lookup::locking::Locking;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::error::Result;
@@ -25,20 +23,22 @@ use crate::model::mount::disk_users::{
 use crate::model::mount::staleness::Presence;
 use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::report::tear_down::TearDown;
+use crate::ownership::words;
+use crate::ownership::words::named;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a disk is waited for that is let go of by itself: by a process that is ending, a call
 /// that has just closed it, a child that keeps a dead file system for a moment.
-pub(in crate::driver) const LETS_GO: Duration = Duration::from_secs(2);
+pub(crate) const LETS_GO: Duration = Duration::from_secs(2);
 
 /// The same where nothing waits for the answer, and it is asked again: the kernel lets go of what a
 /// process had a moment after its end.
-pub(in crate::driver) const MOMENT: Duration = Duration::from_millis(200);
+pub(crate) const MOMENT: Duration = Duration::from_millis(200);
 
 /// Whether a disk is free.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::driver) enum DiskState {
+pub(crate) enum DiskState {
     /// An exclusive open passed, or the disk is not here any more.
     Free,
     /// It is in use, or nothing can be said of it: why, and what ends it.
@@ -55,24 +55,24 @@ pub(in crate::driver) enum DiskState {
 }
 
 /// Whether disks are free.
-pub(in crate::driver) struct FreeDisks<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) policy: &'a GuardPolicy,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) refusals: &'a Refusals<'a>,
-    pub(in crate::driver) users: &'a OrdinaryUsers<'a>,
+pub(crate) struct FreeDisks<'a> {
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) policy: &'a GuardPolicy,
+    pub(crate) deadline: Deadline,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) refusals: &'a Refusals<'a>,
+    pub(crate) users: &'a OrdinaryUsers<'a>,
 }
 
 impl FreeDisks<'_> {
     /// Whether the disk is free, after a short wait for what ends by itself. `numbers` are those of
     /// its file systems, as far as they have numbers of their own.
-    pub(in crate::driver) fn disk_state(
+    pub(crate) fn disk_state(
         &self,
         disk: &Device,
         numbers: &[DeviceNumber],
@@ -122,7 +122,7 @@ impl FreeDisks<'_> {
     }
 
     /// The same for each of these disks; the first that is not free tells.
-    pub(in crate::driver) fn state_of_all(
+    pub(crate) fn state_of_all(
         &self,
         disks: &[Device],
         numbers: &[DeviceNumber],
@@ -142,7 +142,7 @@ impl FreeDisks<'_> {
     /// The disks from which the volume is or was mounted, and that are here: those of its mounts,
     /// the one that it has now, and those that this machine remembers. A number that went to
     /// another disk since is not it.
-    pub(in crate::driver) fn disks_of(
+    pub(crate) fn disks_of(
         &self,
         id: Option<&VolumeId>,
         mounted: &[DeviceNumber],
@@ -171,7 +171,7 @@ impl FreeDisks<'_> {
 
     /// After an unmount for good: the disk must be free, or the call fails and says who has it.
     /// Answers whether it is proven.
-    pub(in crate::driver) fn must_be_free(
+    pub(crate) fn must_be_free(
         &self,
         id: Option<&VolumeId>,
         disks: &[Device],
@@ -211,7 +211,7 @@ impl FreeDisks<'_> {
     }
 
     /// Before a detach. Answers whether the kernel or a look at everything says that it is free.
-    pub(in crate::driver) fn must_let_go(&self, id: &VolumeId, disk: &Device) -> Result<bool> {
+    pub(crate) fn must_let_go(&self, id: &VolumeId, disk: &Device) -> Result<bool> {
         const WHAT: &TearDown = &TearDown::Detach;
         match self.disk_state(disk, &[], LETS_GO) {
             DiskState::Free => {
@@ -232,7 +232,7 @@ impl FreeDisks<'_> {
     }
 
     /// Whether nothing on this machine has the volume any more: then the cloud's mark may go.
-    pub(in crate::driver) fn has_departed(&self, id: &VolumeId) -> bool {
+    pub(crate) fn has_departed(&self, id: &VolumeId) -> bool {
         let disks = match self.disks_of(Some(id), &[]) {
             Ok(disks) => disks,
             Err(error) => {
@@ -255,7 +255,7 @@ impl FreeDisks<'_> {
 
     /// Who has a disk, each with the command that ends it. It takes longer than to find out
     /// whether.
-    pub(in crate::driver) fn who_has(&self, disk: &Device, numbers: &[DeviceNumber]) -> String {
+    pub(crate) fn who_has(&self, disk: &Device, numbers: &[DeviceNumber]) -> String {
         let numbers = all_numbers(disk, numbers);
         let mut all = Vec::new();
         if let Ok(table) = self.mounts.table() {
@@ -426,8 +426,7 @@ mod tests {
 
     #[test]
     fn a_number_is_asked_for_once() {
-        let disk =
-            crate::driver::fakes::FakeDevices::default().with("vdb", 1, "v-1").disks[0].0.clone();
+        let disk = crate::fakes::FakeDevices::default().with("vdb", 1, "v-1").disks[0].0.clone();
         let others = [number(32), disk.number, number(16)];
         let all = all_numbers(&disk, &others);
         assert_eq!(all, [disk.number, number(16), number(32)]);

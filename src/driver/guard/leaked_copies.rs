@@ -1,18 +1,14 @@
 //! Copies of the machine's folders in other mount namespaces: told from claims, and ended.
 
-use crate::driver::guard::flush::{Flushing, is_peer_of_own};
-use crate::driver::guard::free_disks::{LETS_GO, MOMENT};
-use crate::driver::guard::refusal::Refusals;
-use crate::driver::lookup::disk_numbers::DiskNumbers;
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::operation::Outcome;
-use crate::driver::ownership::words::{
-    at_its_places, cannot_tell, end_of_users, given_to, named, namespace, pods_of,
-};
 use crate::failpoints;
+use crate::guard::flush::{Flushing, is_peer_of_own};
+use crate::guard::free_disks::{LETS_GO, MOMENT};
+use crate::guard::refusal::Refusals;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts};
+use crate::lookup::disk_numbers::DiskNumbers;
+use crate::lookup::find_disk::Disks;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
 use crate::model::face::Faces;
@@ -22,6 +18,10 @@ use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::report::tear_down::TearDown;
+use crate::operation::Outcome;
+use crate::ownership::words::{
+    at_its_places, cannot_tell, end_of_users, given_to, named, namespace, pods_of,
+};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,32 +34,32 @@ struct Stays(String);
 
 /// Copies of the machine's folders that end with the machine's own mount there.
 #[derive(Debug, Default)]
-pub(in crate::driver) struct Views {
+pub(crate) struct Views {
     /// The folders that they cover.
     folders: BTreeSet<PathBuf>,
     /// Whether some share with the machine's own mounts: then they go with those.
-    pub(in crate::driver) has_peers: bool,
+    pub(crate) has_peers: bool,
 }
 
 impl Views {
     /// Those of a later look too.
-    pub(in crate::driver) fn add(&mut self, later: Self) {
+    pub(crate) fn add(&mut self, later: Self) {
         self.folders.extend(later.folders);
     }
 }
 
 /// Copies of mounts in namespaces that were not given the volume.
-pub(in crate::driver) struct LeakedCopies<'a> {
-    pub(in crate::driver) faces: Faces,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) policy: &'a GuardPolicy,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
-    pub(in crate::driver) flushing: &'a Flushing<'a>,
-    pub(in crate::driver) refusals: &'a Refusals<'a>,
+pub(crate) struct LeakedCopies<'a> {
+    pub(crate) faces: Faces,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) policy: &'a GuardPolicy,
+    pub(crate) deadline: Deadline,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
+    pub(crate) flushing: &'a Flushing<'a>,
+    pub(crate) refusals: &'a Refusals<'a>,
 }
 
 impl LeakedCopies<'_> {
@@ -68,7 +68,7 @@ impl LeakedCopies<'_> {
     ///
     /// Between the look and the act a namespace may go, or be on its way: what could not be done says
     /// that the look is old. So it is looked anew, and refused only for what stays.
-    pub(in crate::driver) fn judge(
+    pub(crate) fn judge(
         &self,
         id: Option<&VolumeId>,
         tear_down: &TearDown,
@@ -218,7 +218,7 @@ impl LeakedCopies<'_> {
     /// After the machine's own mount is off: a disk that is not free then may be kept by copies that
     /// no table shows (a user may hold a tree of mounts by a descriptor alone), or by those that a
     /// call which was killed had left to the end.
-    pub(in crate::driver) fn end_views_left(
+    pub(crate) fn end_views_left(
         &self,
         id: Option<&VolumeId>,
         folder: &Path,
@@ -239,7 +239,7 @@ impl LeakedCopies<'_> {
 
     /// Ends whatever may be mounted at the folder in other namespaces. If it cannot be, the disk is
     /// not free, and that is said with its users.
-    pub(in crate::driver) fn renew_in_doubt(&self, folder: &Path) {
+    pub(crate) fn renew_in_doubt(&self, folder: &Path) {
         if let Err(error) = self.mounts.exchange_folder(folder) {
             tracing::warn!(folder = %folder.display(), %error, "copies of its mount may stay");
         }
@@ -247,7 +247,7 @@ impl LeakedCopies<'_> {
 
     /// Ends the copies of the machine's folders that could not be taken down from inside, such as
     /// those that are locked in a user's namespace. The machine's own mounts there are off by now.
-    pub(in crate::driver) fn end_views(
+    pub(crate) fn end_views(
         &self,
         id: Option<&VolumeId>,
         tear_down: &TearDown,
@@ -291,7 +291,7 @@ impl LeakedCopies<'_> {
     /// some that share with the machine's own mounts: they are to be looked for once those are gone.
     ///
     /// The table is of the look that the caller has just had, with the lock.
-    pub(in crate::driver) fn guard_stage(
+    pub(crate) fn guard_stage(
         &self,
         id: Option<&VolumeId>,
         table: &MountTable,
@@ -325,7 +325,7 @@ fn is_same(one: &NamespaceUses, other: &NamespaceUses) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
+    use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
     use crate::model::mount::disk_users::NamespaceId;
     use crate::model::mount::disk_users::{Process, Untold};
     use crate::model::mount::mountinfo::Mount;

@@ -2,11 +2,10 @@
 //! lists the folders of pods, and there is none. If the pod ends before kubelet can read its claim,
 //! it never asks to unmount the volume for good and to detach it. So the timer does.
 
-use crate::driver::lookup::disk_numbers::DiskNumbers;
-use crate::driver::ownership::Ownership;
 use crate::host::clock::now;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts, machine};
+use crate::lookup::disk_numbers::DiskNumbers;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -17,6 +16,7 @@ use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::LetGoFact;
 use crate::model::timestamp::{Millis, Uptime};
+use crate::ownership::Ownership;
 use std::path::Path;
 use std::time::Duration;
 
@@ -27,19 +27,19 @@ const LASTS: Duration = Duration::from_secs(600);
 const TOLD_FOR: u64 = 86_400_000;
 
 /// What kubelet let go of, and whether it knows that still.
-pub(in crate::driver) struct LetGoVolumes<'a> {
-    pub(in crate::driver) faces: Faces,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
-    pub(in crate::driver) ownership: &'a Ownership<'a>,
+pub(crate) struct LetGoVolumes<'a> {
+    pub(crate) faces: Faces,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
+    pub(crate) ownership: &'a Ownership<'a>,
 }
 
 impl LetGoVolumes<'_> {
     /// A call names the volume: that call brings it to its end. The caller holds the
     /// volume's lock.
-    pub(in crate::driver) fn note_caller(&self, id: &VolumeId) {
+    pub(crate) fn note_caller(&self, id: &VolumeId) {
         let (by, before) = (machine::caller(), self.records.load(id));
         let is_other = is_other_caller(&before.let_go, by.as_ref());
         if !is_other && before.unstaged_at.is_none() {
@@ -57,7 +57,7 @@ impl LetGoVolumes<'_> {
     }
 
     /// Records a call that asks to detach: as long as it is repeated, the timer need not detach.
-    pub(in crate::driver) fn note_detach(&self, id: &VolumeId) {
+    pub(crate) fn note_detach(&self, id: &VolumeId) {
         /// The detach that follows the unmount needs no note.
         const SOON: Duration = Duration::from_secs(60);
         let now = machine::uptime();
@@ -72,7 +72,7 @@ impl LetGoVolumes<'_> {
 
     /// Whether no call will ask for the volume's end: it was let go of and not mounted again, the
     /// process that named it last has ended, and so have all of the pods' that have it.
-    pub(in crate::driver) fn is_forgotten(&self, record: &VolumeRecord) -> bool {
+    pub(crate) fn is_forgotten(&self, record: &VolumeRecord) -> bool {
         let boot = machine::boot_id();
         let let_go = &record.let_go;
         let was_asked_by_the_dead =
@@ -108,7 +108,7 @@ impl LetGoVolumes<'_> {
     }
 
     /// What was let go of, for people: what is over is no news.
-    pub(in crate::driver) fn let_go_facts(&self, record: &VolumeRecord) -> Vec<LetGoFact> {
+    pub(crate) fn let_go_facts(&self, record: &VolumeRecord) -> Vec<LetGoFact> {
         let (boot, uptime) = (machine::boot_id(), machine::uptime());
         let is_forgotten = self.is_forgotten(record);
         let fact = |(pod, one): (&ConsumerId, &LetGo)| fact_of(pod, one, &uptime, is_forgotten);

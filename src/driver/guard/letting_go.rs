@@ -5,14 +5,12 @@
 //! knows that the pod wants the volume. What must not go is the volume itself: its unmount for good and
 //! `detach` are refused until the last process has ended. See docs/rules/letting-go.md.
 
-use crate::driver::guard::refusal::Refusals;
-use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::lookup::disk_numbers::DiskNumbers;
-use crate::driver::ownership::Ownership;
-use crate::driver::ownership::words::{cannot_tell, file_use, holder, labelled, named, namespace};
+use crate::guard::refusal::Refusals;
+use crate::guard::remote_mark::RemoteMarks;
 use crate::host::clock::now;
 use crate::host::records::Records;
 use crate::host::{Census, machine};
+use crate::lookup::disk_numbers::DiskNumbers;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::Faces;
@@ -24,15 +22,17 @@ use crate::model::mount::ownership::Machine;
 use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::record::NamespaceSign;
 use crate::model::report::tear_down::TearDown;
+use crate::ownership::Ownership;
+use crate::ownership::words::{cannot_tell, file_use, holder, labelled, named, namespace};
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The consumer's folder, and what stands there.
-pub(in crate::driver) struct ConsumerFolder<'a> {
-    pub(in crate::driver) id: Option<&'a VolumeId>,
-    pub(in crate::driver) consumer: &'a ConsumerId,
-    pub(in crate::driver) folder: &'a Path,
-    pub(in crate::driver) mounted: &'a [DeviceNumber],
+pub(crate) struct ConsumerFolder<'a> {
+    pub(crate) id: Option<&'a VolumeId>,
+    pub(crate) consumer: &'a ConsumerId,
+    pub(crate) folder: &'a Path,
+    pub(crate) mounted: &'a [DeviceNumber],
 }
 
 impl ConsumerFolder<'_> {
@@ -42,21 +42,21 @@ impl ConsumerFolder<'_> {
 }
 
 /// Folders that are unmounted while their pods keep the volume.
-pub(in crate::driver) struct LettingGo<'a> {
-    pub(in crate::driver) faces: Faces,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) policy: &'a GuardPolicy,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
-    pub(in crate::driver) ownership: &'a Ownership<'a>,
-    pub(in crate::driver) refusals: &'a Refusals<'a>,
-    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+pub(crate) struct LettingGo<'a> {
+    pub(crate) faces: Faces,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) policy: &'a GuardPolicy,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
+    pub(crate) ownership: &'a Ownership<'a>,
+    pub(crate) refusals: &'a Refusals<'a>,
+    pub(crate) marks: &'a RemoteMarks<'a>,
 }
 
 impl LettingGo<'_> {
     /// Whether the folder may be unmounted: not while a process of the consumer has the volume by a
     /// mount that would go along. Answers those that its processes keep.
-    pub(in crate::driver) fn guard_folder(
+    pub(crate) fn guard_folder(
         &self,
         one: &ConsumerFolder<'_>,
         own: &MountTable,
@@ -104,11 +104,7 @@ impl LettingGo<'_> {
 
     /// After the unmount: whether processes of the consumer have the volume. An error if one of them
     /// lost it, or if the cloud cannot be told: then the machine's mount is to be put back.
-    pub(in crate::driver) fn look_again(
-        &self,
-        one: &ConsumerFolder<'_>,
-        kept: &[Kept],
-    ) -> Result<bool> {
+    pub(crate) fn look_again(&self, one: &ConsumerFolder<'_>, kept: &[Kept]) -> Result<bool> {
         if self.policy.mode == GuardMode::Off {
             return Ok(false);
         }
@@ -143,11 +139,7 @@ impl LettingGo<'_> {
 
     /// The machine's mount is busy. A process of the consumer that uses it through that very mount
     /// would lose it: that is the guard's refusal.
-    pub(in crate::driver) fn refuse_who_is_in_the_way(
-        &self,
-        one: &ConsumerFolder<'_>,
-        error: Error,
-    ) -> Error {
+    pub(crate) fn refuse_who_is_in_the_way(&self, one: &ConsumerFolder<'_>, error: Error) -> Error {
         if !asks_for_users(error.kind, self.policy.mode) {
             return error;
         }
@@ -165,7 +157,7 @@ impl LettingGo<'_> {
 
     /// Remembers that the folder is let go of. Before it is done: a call that is killed right after
     /// the unmount has done it. The guard does not need it: it asks the processes.
-    pub(in crate::driver) fn note_letting_go(&self, id: &VolumeId, consumer: &ConsumerId) {
+    pub(crate) fn note_letting_go(&self, id: &VolumeId, consumer: &ConsumerId) {
         let (at, when, by) = (now(), machine::uptime(), machine::caller());
         let noted = self.records.update(id, |record| {
             record.let_go.note(consumer, at, &when, by);
@@ -178,7 +170,7 @@ impl LettingGo<'_> {
     }
 
     /// It was not done.
-    pub(in crate::driver) fn forget_letting_go(&self, id: &VolumeId, consumer: &ConsumerId) {
+    pub(crate) fn forget_letting_go(&self, id: &VolumeId, consumer: &ConsumerId) {
         let forgotten = self.records.update(id, |record| {
             record.let_go.folders.remove(consumer);
         });
@@ -243,7 +235,7 @@ impl LettingGo<'_> {
     }
 
     /// The name that people know a consumer by, if it was told.
-    pub(in crate::driver) fn label(&self, id: &VolumeId, consumer: &ConsumerId) -> Option<String> {
+    pub(crate) fn label(&self, id: &VolumeId, consumer: &ConsumerId) -> Option<String> {
         self.records.load(id).consumers.remove(consumer)
     }
 }
@@ -289,7 +281,7 @@ fn is_among(one: &Holder, others: &[Holder]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
+    use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
     use crate::model::cgroup::Owner;
     use crate::model::mount::disk_users::{PodUsers, Process};
     use crate::model::mount::mountinfo::Mount;

@@ -5,34 +5,32 @@
 //! the truth. Every refusal ends by itself with them, or by a person's word, and never by time.
 
 pub mod end_users;
-pub(in crate::driver) mod flush;
-pub(in crate::driver) mod free_disks;
-pub(in crate::driver) mod leaked_copies;
+pub(crate) mod flush;
+pub(crate) mod free_disks;
+pub(crate) mod leaked_copies;
 pub mod let_go_volumes;
-pub(in crate::driver) mod letting_go;
-pub(in crate::driver) mod orphans;
-pub(in crate::driver) mod refusal;
-pub(in crate::driver) mod remote_mark;
+pub(crate) mod letting_go;
+pub(crate) mod orphans;
+pub(crate) mod refusal;
+pub(crate) mod remote_mark;
 
-use crate::driver::guard::flush::Flushing;
-use crate::driver::guard::free_disks::FreeDisks;
-use crate::driver::guard::leaked_copies::LeakedCopies;
-use crate::driver::guard::refusal::Refusals;
-use crate::driver::lookup::disk_numbers::DiskNumbers;
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::own_maps::OwnMaps;
-use crate::driver::ownership::words::{
-    file_use, kernel_use, named, users_untold, way_to_end_users,
-};
+use crate::guard::flush::Flushing;
+use crate::guard::free_disks::FreeDisks;
+use crate::guard::leaked_copies::LeakedCopies;
+use crate::guard::refusal::Refusals;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, FileSystems, Mounts};
+use crate::lookup::disk_numbers::DiskNumbers;
+use crate::lookup::find_disk::Disks;
+use crate::lookup::own_maps::OwnMaps;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, plain};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::report::tear_down::TearDown;
+use crate::ownership::words::{file_use, kernel_use, named, users_untold, way_to_end_users};
 
 /// Whether what uses a disk could be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,21 +42,21 @@ pub(super) enum UsersSeen {
 }
 
 /// Whether a disk may leave this machine.
-pub(in crate::driver) struct Guard<'a> {
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) file_systems: &'a dyn FileSystems,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) policy: &'a GuardPolicy,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) flushing: &'a Flushing<'a>,
-    pub(in crate::driver) refusals: &'a Refusals<'a>,
-    pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
-    pub(in crate::driver) copies: &'a LeakedCopies<'a>,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+pub(crate) struct Guard<'a> {
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) file_systems: &'a dyn FileSystems,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) policy: &'a GuardPolicy,
+    pub(crate) deadline: Deadline,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) flushing: &'a Flushing<'a>,
+    pub(crate) refusals: &'a Refusals<'a>,
+    pub(crate) free_disks: &'a FreeDisks<'a>,
+    pub(crate) copies: &'a LeakedCopies<'a>,
+    pub(crate) own_maps: &'a OwnMaps<'a>,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
 }
 
 impl Guard<'_> {
@@ -201,8 +199,8 @@ fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::attachment::detach::Force;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, FakeNamespaces, MadeUp};
+    use crate::attachment::detach::Force;
+    use crate::fakes::{FakeCloud, FakeDevices, FakeMap, FakeNamespaces, MadeUp};
     use crate::model::disk::device::DeviceNumber;
     use crate::model::ids::NodeName;
     use crate::model::mount::disk_users::{KernelUse, Process, Tie};

@@ -6,14 +6,14 @@ use crate::model::mount::orphan::{Orphan, UnstagedVolume};
 use crate::model::record::VolumeRecord;
 
 /// What kubelet left attached.
-pub(in crate::driver) struct Orphans<'a> {
-    pub(in crate::driver) faces: Faces,
-    pub(in crate::driver) kubelets: &'a dyn Kubelets,
+pub(crate) struct Orphans<'a> {
+    pub(crate) faces: Faces,
+    pub(crate) kubelets: &'a dyn Kubelets,
 }
 
 impl Orphans<'_> {
     /// Whether the volume was left attached. Most volumes cost no look at processes or directories.
-    pub(in crate::driver) fn judge_record(
+    pub(crate) fn judge_record(
         &self,
         record: &VolumeRecord,
         is_attached_here: Option<bool>,

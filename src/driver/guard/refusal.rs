@@ -1,10 +1,10 @@
 //! A tear-down is refused, remembered, counted, and its end noted.
 
-use crate::driver::call_counts::CallCounts;
-use crate::driver::lookup::disk_numbers::DiskNumbers;
+use crate::call_counts::CallCounts;
 use crate::host::clock;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
+use crate::lookup::disk_numbers::DiskNumbers;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::Face;
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -24,17 +24,17 @@ fn occasion(face: &Face, pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
 }
 
 /// Tear-downs that are refused.
-pub(in crate::driver) struct Refusals<'a> {
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) policy: &'a GuardPolicy,
-    pub(in crate::driver) counts: &'a CallCounts,
-    pub(in crate::driver) face: &'static Face,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+pub(crate) struct Refusals<'a> {
+    pub(crate) records: &'a Records,
+    pub(crate) policy: &'a GuardPolicy,
+    pub(crate) counts: &'a CallCounts,
+    pub(crate) face: &'static Face,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
 }
 
 impl Refusals<'_> {
     /// The tear-down may go on: an earlier refusal of it is over.
-    pub(in crate::driver) fn passed(&self, id: Option<&VolumeId>, tear_down: &TearDown) {
+    pub(crate) fn passed(&self, id: Option<&VolumeId>, tear_down: &TearDown) {
         let refused = |id: &&VolumeId| self.records.load(id).refused.remove(tear_down);
         if let Some((id, refusal)) = id.and_then(|id| Some((id, refused(&id)?))) {
             self.end_refusals(id, std::slice::from_ref(tear_down));
@@ -46,7 +46,7 @@ impl Refusals<'_> {
 
     /// These tear-downs are done, or not asked for any more: the next refusal of one begins a new
     /// series, also one that was given up.
-    pub(in crate::driver) fn end_refusals(&self, id: &VolumeId, tear_downs: &[TearDown]) {
+    pub(crate) fn end_refusals(&self, id: &VolumeId, tear_downs: &[TearDown]) {
         let refused = self.records.load(id).refused;
         let ended = tear_downs.iter().filter(|one| refused.contains_key(*one));
         let what: Vec<_> = ended.map(|one| self.face.words.name(one)).collect();
@@ -63,7 +63,7 @@ impl Refusals<'_> {
     }
 
     /// Refuses for a reason that is no pod's.
-    pub(in crate::driver) fn refuse(
+    pub(crate) fn refuse(
         &self,
         id: Option<&VolumeId>,
         tear_down: &TearDown,
@@ -74,7 +74,7 @@ impl Refusals<'_> {
 
     /// Refuses, as far as the guard's mode has it, for the sake of these pods. The same refusal again
     /// is only counted.
-    pub(in crate::driver) fn refuse_for(
+    pub(crate) fn refuse_for(
         &self,
         id: Option<&VolumeId>,
         tear_down: &TearDown,
@@ -139,7 +139,7 @@ impl Refusals<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
+    use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
 
     fn id() -> VolumeId {
         VolumeId::parse("v-1").unwrap()

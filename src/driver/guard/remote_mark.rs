@@ -3,9 +3,9 @@
 //! finds it there. The mark never fails a mount.
 
 use crate::cloud::{Cloud, CloudVolume, Note, ServerState};
-use crate::driver::guard::free_disks::FreeDisks;
-use crate::driver::guard::refusal::Refusals;
 use crate::failpoints;
+use crate::guard::free_disks::FreeDisks;
+use crate::guard::refusal::Refusals;
 use crate::host::clock::{Deadline, since_boot};
 use crate::host::records::Records;
 use crate::model::disk::formatting::Life;
@@ -20,7 +20,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whose mark is with the volume.
-pub(in crate::driver) enum LeftMark {
+pub(crate) enum LeftMark {
     /// Ours; and how often the volume had gone to another server, if that is known.
     Ours(Option<u64>),
     /// Ours, as this server, beside that of another which has the volume too.
@@ -29,13 +29,13 @@ pub(in crate::driver) enum LeftMark {
 
 /// The marks of this server that a volume was seen with: the first one, and one beside another's.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::driver) struct Marks {
+pub(crate) struct Marks {
     first: bool,
     beside: bool,
 }
 
 impl Marks {
-    pub(in crate::driver) fn of(state: &CloudVolume, server: &ServerId) -> Self {
+    pub(crate) fn of(state: &CloudVolume, server: &ServerId) -> Self {
         Self {
             first: state.mounted_on.as_ref() == Some(server),
             beside: state.mounted_beside.contains(server),
@@ -51,18 +51,18 @@ impl Marks {
 /// The marks and notes that the cloud keeps with volumes.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct RemoteMarks<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) this_node: &'a NodeName,
-    pub(in crate::driver) policy: &'a GuardPolicy,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) refusals: &'a Refusals<'a>,
-    pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) records: &'a Records,
+    pub(crate) this_node: &'a NodeName,
+    pub(crate) policy: &'a GuardPolicy,
+    pub(crate) deadline: Deadline,
+    pub(crate) refusals: &'a Refusals<'a>,
+    pub(crate) free_disks: &'a FreeDisks<'a>,
 }
 
 impl RemoteMarks<'_> {
     /// Tells the cloud of what is mounted, and remembers it. The caller holds the volume's lock.
-    pub(in crate::driver) fn mark_mounted(&self, id: &VolumeId) {
+    pub(crate) fn mark_mounted(&self, id: &VolumeId) {
         if let Some(left) = self.leave_mark(id, None) {
             self.remember_mark(id, left);
         }
@@ -73,11 +73,7 @@ impl RemoteMarks<'_> {
     /// caller has proven its disk since, so that no other server can have come to it. The caller holds
     /// the volume's lock. Answers the mark, if this call left one: until the caller has it remembered
     /// later calls leave it anew.
-    pub(in crate::driver) fn leave_mark(
-        &self,
-        id: &VolumeId,
-        seen: Option<CloudVolume>,
-    ) -> Option<LeftMark> {
+    pub(crate) fn leave_mark(&self, id: &VolumeId, seen: Option<CloudVolume>) -> Option<LeftMark> {
         if let Some(state) = &seen {
             self.forget_mark_gone_from(state);
         }
@@ -104,7 +100,7 @@ impl RemoteMarks<'_> {
     }
 
     /// Remembers a mark that was left.
-    pub(in crate::driver) fn remember_mark(&self, id: &VolumeId, left: LeftMark) {
+    pub(crate) fn remember_mark(&self, id: &VolumeId, left: LeftMark) {
         let noted = self.records.update(id, |record| {
             record.is_life_told = true;
             record.mark_is_answered();
@@ -167,7 +163,7 @@ impl RemoteMarks<'_> {
     }
 
     /// Whether the cloud has the mark, after one more try; or no mark can be left there.
-    pub(in crate::driver) fn is_marked_or_cannot_be(&self, id: &VolumeId) -> bool {
+    pub(crate) fn is_marked_or_cannot_be(&self, id: &VolumeId) -> bool {
         if !self.leaves_marks() {
             return true;
         }
@@ -177,12 +173,12 @@ impl RemoteMarks<'_> {
     }
 
     /// Whether the cloud has yet to be told of what is mounted here, or to be asked whether it still has the mark.
-    pub(in crate::driver) fn owes_mark(&self, record: &VolumeRecord) -> bool {
+    pub(crate) fn owes_mark(&self, record: &VolumeRecord) -> bool {
         self.leaves_marks() && record.owes_mark(millis_since_boot())
     }
 
     /// Another machine's detach by force took the mark away: then it is left anew.
-    pub(in crate::driver) fn forget_lost_mark(&self, id: &VolumeId, seen: Marks) {
+    pub(crate) fn forget_lost_mark(&self, id: &VolumeId, seen: Marks) {
         let record = self.records.load(id);
         if !self.leaves_marks() || !seen.lacks_one_of(&record) {
             return;
@@ -197,7 +193,7 @@ impl RemoteMarks<'_> {
     }
 
     /// After a heal: what took the disk before may have taken the mark, and this machine was not told.
-    pub(in crate::driver) fn mark_healed(&self, id: &VolumeId) {
+    pub(crate) fn mark_healed(&self, id: &VolumeId) {
         if !self.leaves_marks() || !self.records.load(id).has_mark() {
             return;
         }
@@ -236,7 +232,7 @@ impl RemoteMarks<'_> {
 
     /// Before what lost its disk gets it again: whatever ends this call, the cloud is asked for the mark then, by it or
     /// by the timer.
-    pub(in crate::driver) fn doubt_mark(&self, id: &VolumeId) {
+    pub(crate) fn doubt_mark(&self, id: &VolumeId) {
         let record = self.records.load(id);
         if record.has_mark() && record.mark_doubted_at.is_none() {
             self.remember_doubt(id, |record| record.doubts_mark(millis_since_boot()));
@@ -251,7 +247,7 @@ impl RemoteMarks<'_> {
 
     /// Takes the mark back, now or with a later call: not before the disk is free, whatever was
     /// unmounted. The caller holds the volume's lock.
-    pub(in crate::driver) fn unmark_mounted(&self, id: &VolumeId) {
+    pub(crate) fn unmark_mounted(&self, id: &VolumeId) {
         let record = self.records.load(id);
         if owes_note(&record)
             && let Err(error) = self.note_data(id)
@@ -315,7 +311,7 @@ impl RemoteMarks<'_> {
 
     /// Before an attach: the mark of a server that does not have the volume is left of an earlier life.
     /// Where it is never mounted nothing else would end it, and a detach would be refused for ever.
-    pub(in crate::driver) fn end_mark_of_before(&self, state: &CloudVolume, server: &ServerId) {
+    pub(crate) fn end_mark_of_before(&self, state: &CloudVolume, server: &ServerId) {
         let is_of_before = state.is_marked_by(server) && state.attachment_to(server).is_none();
         if !self.leaves_marks() || !is_of_before {
             return;
@@ -328,11 +324,7 @@ impl RemoteMarks<'_> {
     }
 
     /// Whether a server that runs says that it has the volume mounted.
-    pub(in crate::driver) fn guard_by_mark(
-        &self,
-        state: &CloudVolume,
-        server: &ServerId,
-    ) -> Result<()> {
+    pub(crate) fn guard_by_mark(&self, state: &CloudVolume, server: &ServerId) -> Result<()> {
         if !self.leaves_marks() || !state.is_marked_by(server) {
             return Ok(());
         }
@@ -362,7 +354,7 @@ impl RemoteMarks<'_> {
     }
 
     /// Notes that the volume has data, where no mark of its mount says so.
-    pub(in crate::driver) fn note_data(&self, id: &VolumeId) -> Result<()> {
+    pub(crate) fn note_data(&self, id: &VolumeId) -> Result<()> {
         let told = self.cloud.note(id, &[Note::Life(&Life::HasData)], self.deadline);
         let was_told = told.is_ok();
         self.noted(id, told)?;
@@ -374,7 +366,7 @@ impl RemoteMarks<'_> {
     }
 
     /// Remembers for `disk doctor` whether the cloud allows notes. That it does not is no error.
-    pub(in crate::driver) fn noted(&self, id: &VolumeId, told: Result<()>) -> Result<()> {
+    pub(crate) fn noted(&self, id: &VolumeId, told: Result<()>) -> Result<()> {
         let forbidden = match told {
             Ok(()) => None,
             // The volume was just shown to this very user: it is this request that is not allowed.
@@ -393,7 +385,7 @@ impl RemoteMarks<'_> {
 
 /// This moment by the clock that is never set: a step of the other one would make a mark young for ever, or
 /// old at once.
-pub(in crate::driver) fn millis_since_boot() -> u64 {
+pub(crate) fn millis_since_boot() -> u64 {
     u64::try_from(since_boot().as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -7,17 +7,17 @@
 //! disk meanwhile cannot be told. So then it takes a person's word.
 
 use crate::cloud::Cloud;
-use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::lookup::attachment_view::Attachments;
-use crate::driver::lookup::disk_numbers::{DiskNumbers, told_by_statfs};
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::find_volume::Volumes;
-use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::memory::{Memory, staged};
-use crate::driver::lookup::other_kubelets::is_anothers;
+use crate::guard::remote_mark::RemoteMarks;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Devices, FileSystems, Kubelets, Mounts, device_nodes};
+use crate::lookup::attachment_view::Attachments;
+use crate::lookup::disk_numbers::{DiskNumbers, told_by_statfs};
+use crate::lookup::find_disk::Disks;
+use crate::lookup::find_volume::Volumes;
+use crate::lookup::locking::Locking;
+use crate::lookup::memory::{Memory, staged};
+use crate::lookup::other_kubelets::is_anothers;
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
@@ -42,22 +42,22 @@ pub struct FoundMount {
 /// Mounts without a record become this driver's.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Adoption<'a> {
-    pub(in crate::driver) faces: Faces,
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) kubelets: &'a dyn Kubelets,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) file_systems: &'a dyn FileSystems,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) this_node: &'a NodeName,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) attachments: &'a Attachments<'a>,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
-    pub(in crate::driver) memory: &'a Memory<'a>,
-    pub(in crate::driver) volumes: &'a Volumes<'a>,
-    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+    pub(crate) faces: Faces,
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) kubelets: &'a dyn Kubelets,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) file_systems: &'a dyn FileSystems,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) this_node: &'a NodeName,
+    pub(crate) deadline: Deadline,
+    pub(crate) attachments: &'a Attachments<'a>,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
+    pub(crate) memory: &'a Memory<'a>,
+    pub(crate) volumes: &'a Volumes<'a>,
+    pub(crate) marks: &'a RemoteMarks<'a>,
 }
 
 impl Adoption<'_> {
@@ -81,7 +81,7 @@ impl Adoption<'_> {
 
     /// Takes mounts of this volume into the records on the way of a heal, if their disk lives and proves it. The caller
     /// holds the volume's lock. What is in the way is logged: it fails no call.
-    pub(in crate::driver) fn adopt_on_the_way(&self, id: &VolumeId) {
+    pub(crate) fn adopt_on_the_way(&self, id: &VolumeId) {
         if let Err(error) = self.adopt_locked(id) {
             tracing::warn!(volume = %id, %error, "not adopted");
         }

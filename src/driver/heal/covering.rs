@@ -2,12 +2,11 @@
 
 use super::superblocks;
 use crate::cloud::Cloud;
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::own_maps::OwnMaps;
-use crate::driver::operation::moment;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{AboveDisk, Devices, Maps};
+use crate::lookup::find_disk::Disks;
+use crate::lookup::own_maps::OwnMaps;
 use crate::model::disk::contents::{FileSystem, FsType};
 use crate::model::disk::device::{Device, Identity};
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
@@ -15,29 +14,30 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::{HealMode, ShieldMode, ShieldPolicy};
 use crate::model::record::MapIntent;
+use crate::operation::moment;
 use std::time::Duration;
 
 /// How long a new mount is compared with its disk, which the kernel may write to just then.
 const COMPARED_FOR: Duration = Duration::from_secs(2);
 
 /// New mounts through maps.
-pub(in crate::driver) struct Covering<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) maps: &'a dyn Maps,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) shield: &'a ShieldPolicy,
-    pub(in crate::driver) heal_mode: HealMode,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+pub(crate) struct Covering<'a> {
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) maps: &'a dyn Maps,
+    pub(crate) records: &'a Records,
+    pub(crate) shield: &'a ShieldPolicy,
+    pub(crate) heal_mode: HealMode,
+    pub(crate) deadline: Deadline,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) own_maps: &'a OwnMaps<'a>,
 }
 
 /// A map that is over its disk.
 #[derive(Debug)]
-pub(in crate::driver) struct MapOverDisk {
+pub(crate) struct MapOverDisk {
     /// The map, as the disk that is mounted.
-    pub(in crate::driver) map: Device,
+    pub(crate) map: Device,
     /// What the mount through it is remembered by, as far as that is known before the mount.
     mark: Option<JournalMark>,
     /// Whether it was mounted already, somewhere: then the kernel goes on with its journal.
@@ -48,7 +48,7 @@ impl Covering<'_> {
     /// Puts a map over the disk, if the volume is to have one, and after the file system was found, made or
     /// checked on the disk itself: a program that reads a disk has no map to wait in. Where it cannot have one
     /// it is mounted as ever, and that is said.
-    pub(in crate::driver) fn cover(
+    pub(crate) fn cover(
         &self,
         id: &VolumeId,
         disk: &Device,
@@ -168,11 +168,7 @@ impl Covering<'_> {
 
     /// After the mount: what it is remembered by, if the kernel and the disk agree on it, as they must when the disk is
     /// back one day. Where they do not, no disk will be put under the map, and it waits for none.
-    pub(in crate::driver) fn journal(
-        &self,
-        id: &VolumeId,
-        covered: &MapOverDisk,
-    ) -> Option<JournalMark> {
+    pub(crate) fn journal(&self, id: &VolumeId, covered: &MapOverDisk) -> Option<JournalMark> {
         let MapOverDisk { map, mark, was_open } = covered;
         // What runs writes all the time, and was compared when it was mounted.
         if *was_open && mark.is_some() {
@@ -192,7 +188,7 @@ impl Covering<'_> {
     }
 
     /// The same of a mount that a killed call has made, and not compared.
-    pub(in crate::driver) fn note_found(&self, id: &VolumeId, disk: &Device) {
+    pub(crate) fn note_found(&self, id: &VolumeId, disk: &Device) {
         if !disk.kernel_name.starts_with("dm-") {
             return;
         }

@@ -1,11 +1,10 @@
 //! Which mounts of a volume stand on a dead disk.
 
-use crate::driver::heal::time_shares::TimeShares;
-use crate::driver::lookup::disk_numbers::{Belonging, DiskNumbers};
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::ownership::Ownership;
+use crate::heal::time_shares::TimeShares;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts};
+use crate::lookup::disk_numbers::{Belonging, DiskNumbers};
+use crate::lookup::find_disk::Disks;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
@@ -13,10 +12,11 @@ use crate::model::mount::disk_users::{Answer, NamespaceUse};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::staleness::{Here, MountVerdict};
 use crate::model::text::several;
+use crate::ownership::Ownership;
 
 /// Why a volume is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::driver) enum HealOccasion<'a> {
+pub(crate) enum HealOccasion<'a> {
     /// A call that has other work to do, and has found the disk.
     Call(&'a Device),
     /// The timer, or a disk that came.
@@ -26,28 +26,28 @@ pub(in crate::driver) enum HealOccasion<'a> {
 }
 
 /// What a heal has to do with.
-pub(in crate::driver) struct StaleMounts {
+pub(crate) struct StaleMounts {
     /// The volume's disk, if it is here.
-    pub(in crate::driver) disk: Option<Device>,
+    pub(crate) disk: Option<Device>,
     /// The numbers of its dead ones.
-    pub(in crate::driver) dead: Vec<DeviceNumber>,
+    pub(crate) dead: Vec<DeviceNumber>,
     /// The mounts of these in our own namespace.
-    pub(in crate::driver) own: Vec<Mount>,
+    pub(crate) own: Vec<Mount>,
     /// … and in others.
-    pub(in crate::driver) elsewhere: Vec<NamespaceUse>,
+    pub(crate) elsewhere: Vec<NamespaceUse>,
     /// Why there may be others still.
-    pub(in crate::driver) untold: Option<String>,
-    pub(in crate::driver) is_all_known: bool,
+    pub(crate) untold: Option<String>,
+    pub(crate) is_all_known: bool,
 }
 
 /// Which mounts stand on dead disks.
-pub(in crate::driver) struct Diagnosis<'a> {
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
-    pub(in crate::driver) ownership: &'a Ownership<'a>,
+pub(crate) struct Diagnosis<'a> {
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
+    pub(crate) ownership: &'a Ownership<'a>,
 }
 
 impl Diagnosis<'_> {
@@ -55,7 +55,7 @@ impl Diagnosis<'_> {
     /// volume stands on a disk that is not its own, and not proven dead: then nothing is touched.
     /// Where others cannot be seen the machine's own mounts are told all the same. For a person also what nothing
     /// here knows of is looked for, where there is nothing else to do: so that holds up no heal.
-    pub(in crate::driver) fn examine(
+    pub(crate) fn examine(
         &self,
         id: &VolumeId,
         occasion: HealOccasion<'_>,

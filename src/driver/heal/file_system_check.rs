@@ -6,12 +6,12 @@
 //! no check may run on it: only that it is the same file system is asked.
 
 use crate::cloud::Cloud;
-use crate::driver::lookup::attachment_view::Attachments;
-use crate::driver::lookup::find_disk::Disks;
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, FileSystems, Mounts, device_nodes};
+use crate::lookup::attachment_view::Attachments;
+use crate::lookup::find_disk::Disks;
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
@@ -26,25 +26,21 @@ fn refused(disk: &Device, why: impl std::fmt::Display) -> Error {
 }
 
 /// Whether a file system can be mounted once more.
-pub(in crate::driver) struct FileSystemCheck<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) file_systems: &'a dyn FileSystems,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) this_node: &'a NodeName,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) attachments: &'a Attachments<'a>,
-    pub(in crate::driver) disks: &'a Disks<'a>,
+pub(crate) struct FileSystemCheck<'a> {
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) file_systems: &'a dyn FileSystems,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) this_node: &'a NodeName,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) deadline: Deadline,
+    pub(crate) attachments: &'a Attachments<'a>,
+    pub(crate) disks: &'a Disks<'a>,
 }
 
 impl FileSystemCheck<'_> {
     /// The file system on the disk, checked if it must be.
-    pub(in crate::driver) fn fit_file_system(
-        &self,
-        id: &VolumeId,
-        disk: &Device,
-    ) -> Result<FileSystem> {
+    pub(crate) fn fit_file_system(&self, id: &VolumeId, disk: &Device) -> Result<FileSystem> {
         if let Some(verdict) = self.file_systems.await_check(id, disk, self.deadline)? {
             return Err(verdict);
         }
@@ -136,7 +132,7 @@ impl FileSystemCheck<'_> {
     /// What an ext file system counts after a mount that expected this count. A disk that was in use before the mount
     /// was mounted already, and then the file system does not count this mount; or a process had it open exclusively
     /// and closed it in time. Only the superblock shows which.
-    pub(in crate::driver) fn mounts_counted(
+    pub(crate) fn mounts_counted(
         &self,
         expected: Option<u16>,
         disk: &Device,
@@ -153,11 +149,7 @@ impl FileSystemCheck<'_> {
 }
 
 /// What an ext file system counts once it is mounted from a free disk: one more, if the mount may write.
-pub(in crate::driver) fn next_count(
-    found: &FileSystem,
-    disk: &Device,
-    untouched: bool,
-) -> Option<u16> {
+pub(crate) fn next_count(found: &FileSystem, disk: &Device, untouched: bool) -> Option<u16> {
     let counts = !untouched && !disk.read_only;
     found.mounts.map(|before| before.saturating_add(u16::from(counts)))
 }
@@ -209,7 +201,7 @@ fn refuse_another_state(record: &VolumeRecord, disk: &Device, found: &FileSystem
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
+    use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
     use crate::model::disk::device::{DeviceNumber, Proof};
     use crate::model::record::{DiskMoment, Staged};
 

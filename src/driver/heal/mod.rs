@@ -7,44 +7,42 @@
 //! proven and the new one is checked.
 
 pub mod adopt;
-pub(in crate::driver) mod covering;
-pub(in crate::driver) mod diagnosis;
-pub(in crate::driver) mod file_system_check;
-pub(in crate::driver) mod notify;
+pub(crate) mod covering;
+pub(crate) mod diagnosis;
+pub(crate) mod file_system_check;
+pub(crate) mod notify;
 pub mod outcome;
-pub(in crate::driver) mod peer_groups;
-pub(in crate::driver) mod recovery;
-pub(in crate::driver) mod replacement_plan;
-pub(in crate::driver) mod returned_disk;
+pub(crate) mod peer_groups;
+pub(crate) mod recovery;
+pub(crate) mod replacement_plan;
+pub(crate) mod returned_disk;
 mod superblocks;
 pub mod sweep;
-pub(in crate::driver) mod time_shares;
+pub(crate) mod time_shares;
 
-use crate::driver::call_counts::CallCounts;
-use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::heal::adopt::Adoption;
-use crate::driver::heal::diagnosis::{Diagnosis, HealOccasion};
-use crate::driver::heal::file_system_check::{FileSystemCheck, next_count};
-use crate::driver::heal::notify::Notification;
-use crate::driver::heal::outcome::{
+use crate::call_counts::CallCounts;
+use crate::failpoints;
+use crate::guard::remote_mark::RemoteMarks;
+use crate::heal::adopt::Adoption;
+use crate::heal::diagnosis::{Diagnosis, HealOccasion};
+use crate::heal::file_system_check::{FileSystemCheck, next_count};
+use crate::heal::notify::Notification;
+use crate::heal::outcome::{
     Healed, listed, lost_since, plan_of, pods_on, still_held, waiting_is_no_failure, why_as_before,
 };
-use crate::driver::heal::recovery::Recovery;
-use crate::driver::heal::replacement_plan::Replacement;
-use crate::driver::heal::returned_disk::{Returned, ReturnedDisks};
-use crate::driver::heal::time_shares::TimeShares;
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::lost_disks::{lost_numbers, users_of_lost};
-use crate::driver::lookup::mounted_here::MountedHere;
-use crate::driver::operation::{Volume, moment};
-use crate::driver::ownership::mount_place::{MountPlaces, belongs_now};
-use crate::failpoints;
+use crate::heal::recovery::Recovery;
+use crate::heal::replacement_plan::Replacement;
+use crate::heal::returned_disk::{Returned, ReturnedDisks};
+use crate::heal::time_shares::TimeShares;
 use crate::host::clock::Deadline;
 use crate::host::clock::now;
 use crate::host::machine::boot_id;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, MountRequest, Mounts};
+use crate::lookup::find_disk::Disks;
+use crate::lookup::locking::Locking;
+use crate::lookup::lost_disks::{lost_numbers, users_of_lost};
+use crate::lookup::mounted_here::MountedHere;
 use crate::model::disk::contents::FileSystem;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::Result;
@@ -53,6 +51,8 @@ use crate::model::mount::disk_users::{Answer, Process};
 use crate::model::mount::mount_options::MountOptions;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::policy::HealMode;
+use crate::operation::{Volume, moment};
+use crate::ownership::mount_place::{MountPlaces, belongs_now};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,25 +62,25 @@ const DISK_WAIT: Duration = Duration::from_secs(15);
 /// The heal of one volume.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Healing<'a> {
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) heal_mode: HealMode,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) counts: &'a CallCounts,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) places: &'a MountPlaces<'a>,
-    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
-    pub(in crate::driver) mounted_here: &'a MountedHere<'a>,
-    pub(in crate::driver) diagnosis: &'a Diagnosis<'a>,
-    pub(in crate::driver) check: &'a FileSystemCheck<'a>,
-    pub(in crate::driver) recovery: &'a Recovery<'a>,
-    pub(in crate::driver) replacement: &'a Replacement<'a>,
-    pub(in crate::driver) notification: &'a Notification<'a>,
-    pub(in crate::driver) returned: &'a ReturnedDisks<'a>,
-    pub(in crate::driver) adoption: &'a Adoption<'a>,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) heal_mode: HealMode,
+    pub(crate) deadline: Deadline,
+    pub(crate) counts: &'a CallCounts,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) places: &'a MountPlaces<'a>,
+    pub(crate) marks: &'a RemoteMarks<'a>,
+    pub(crate) mounted_here: &'a MountedHere<'a>,
+    pub(crate) diagnosis: &'a Diagnosis<'a>,
+    pub(crate) check: &'a FileSystemCheck<'a>,
+    pub(crate) recovery: &'a Recovery<'a>,
+    pub(crate) replacement: &'a Replacement<'a>,
+    pub(crate) notification: &'a Notification<'a>,
+    pub(crate) returned: &'a ReturnedDisks<'a>,
+    pub(crate) adoption: &'a Adoption<'a>,
 }
 
 impl Healing<'_> {

@@ -1,12 +1,12 @@
 //! After a heal: who still holds the dead disk is told to let it go, if the configuration says how.
 
-use crate::driver::heal::diagnosis::StaleMounts;
-use crate::driver::heal::outcome::Healed;
-use crate::driver::lookup::lost_disks::users_of_lost;
+use crate::heal::diagnosis::StaleMounts;
+use crate::heal::outcome::Healed;
 use crate::host::clock::Deadline;
 use crate::host::left_behind::WHAT_ENDS_IT;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, HELD_AT_ONCE, Processes};
+use crate::lookup::lost_disks::users_of_lost;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -25,18 +25,18 @@ const ENDS: Duration = Duration::from_secs(10);
 const DIES: Duration = Duration::from_secs(5);
 
 /// What is done after a heal.
-pub(in crate::driver) struct Notification<'a> {
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) after: &'a After,
-    pub(in crate::driver) processes: &'a dyn Processes,
-    pub(in crate::driver) deadline: Deadline,
+pub(crate) struct Notification<'a> {
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) after: &'a After,
+    pub(crate) processes: &'a dyn Processes,
+    pub(crate) deadline: Deadline,
 }
 
 impl Notification<'_> {
     /// Never fails the heal, which is done: what goes wrong here is logged.
-    pub(in crate::driver) fn care_after(
+    pub(crate) fn care_after(
         &self,
         id: &VolumeId,
         disk: &Device,
@@ -60,7 +60,7 @@ impl Notification<'_> {
 
     /// The processes of the volume's pods that have files of these disks open. A pod that is in no
     /// record of the volume is left alone: another driver's volume may have had the number since.
-    pub(in crate::driver) fn holders_of(
+    pub(crate) fn holders_of(
         &self,
         id: &VolumeId,
         dead: &[DeviceNumber],
@@ -81,11 +81,7 @@ impl Notification<'_> {
 
     /// Ends these processes: where it was a container's own one, kubelet starts the container again in place. The
     /// first process of a container ignores SIGTERM unless it handles it, so SIGKILL follows.
-    pub(in crate::driver) fn end_holders(
-        &self,
-        id: &VolumeId,
-        dead: &[DeviceNumber],
-    ) -> Result<Vec<Process>> {
+    pub(crate) fn end_holders(&self, id: &VolumeId, dead: &[DeviceNumber]) -> Result<Vec<Process>> {
         let found = self.holders_of(id, dead)?;
         let mut left: BTreeSet<u32> = found.keys().copied().collect();
         for (signal, patience) in [(Wakeup::Term, ENDS), (Wakeup::Kill, DIES)] {

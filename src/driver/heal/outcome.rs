@@ -1,7 +1,6 @@
 //! What became of a heal, for its caller, the log and people.
 
-use crate::driver::heal::diagnosis::StaleMounts;
-use crate::driver::ownership::words;
+use crate::heal::diagnosis::StaleMounts;
 use crate::host::clock::now;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
@@ -11,13 +10,14 @@ use crate::model::mount::replacement::{ReplacementOutcome, Switched};
 use crate::model::policy::HealMode;
 use crate::model::record::VolumeRecord;
 use crate::model::timestamp::{Millis, text as in_full};
+use crate::ownership::words;
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Who lives there may have as many mounts as he likes: no more are named.
-pub(in crate::driver) const NAMED: usize = 4;
+pub(crate) const NAMED: usize = 4;
 
-pub(in crate::driver) fn place_of(one: &NamespaceUse) -> String {
+pub(crate) fn place_of(one: &NamespaceUse) -> String {
     let mut places: Vec<_> =
         one.mounts.iter().take(NAMED).map(|mount| mount.target.display().to_string()).collect();
     if let Some(more @ 1..) = one.mounts.len().checked_sub(NAMED) {
@@ -30,7 +30,7 @@ pub(in crate::driver) fn place_of(one: &NamespaceUse) -> String {
 /// Of more mounts in one place only the number is logged.
 const LOGGED: usize = 20;
 
-pub(in crate::driver) fn plan_of(stale: &StaleMounts) -> Vec<String> {
+pub(crate) fn plan_of(stale: &StaleMounts) -> Vec<String> {
     let own = stale.own.iter().map(|mount| mount.target.display().to_string());
     own.chain(stale.elsewhere.iter().map(place_of)).collect()
 }
@@ -91,11 +91,11 @@ impl Healed {
     }
 
     /// How many mounts were replaced now.
-    pub(in crate::driver) fn replaced(&self) -> u64 {
+    pub(crate) fn replaced(&self) -> u64 {
         u64::try_from(self.switched()).unwrap_or(u64::MAX)
     }
 
-    pub(in crate::driver) fn is_nothing(&self) -> bool {
+    pub(crate) fn is_nothing(&self) -> bool {
         self.places.is_empty() && self.left.is_empty()
     }
 
@@ -128,14 +128,14 @@ pub(super) fn why_as_before(done: &Result<Healed>) -> Option<String> {
     }
 }
 
-pub(in crate::driver) fn listed(numbers: &[DeviceNumber]) -> String {
+pub(crate) fn listed(numbers: &[DeviceNumber]) -> String {
     let texts: Vec<_> = numbers.iter().map(ToString::to_string).collect();
     texts.join(", ")
 }
 
 /// A disk that goes takes with it what was not written yet, and older kernels let writes to it
 /// succeed for a while. The moment when it went is unknown, unless a process watched.
-pub(in crate::driver) fn lost_since(seen: Option<Millis>) -> String {
+pub(crate) fn lost_since(seen: Option<Millis>) -> String {
     let from = seen.map_or_else(|| "an unknown moment".to_owned(), in_full);
     let until = in_full(now());
     format!(
@@ -144,7 +144,7 @@ pub(in crate::driver) fn lost_since(seen: Option<Millis>) -> String {
 }
 
 /// What became of each mount, for the log.
-pub(in crate::driver) fn tell(id: &VolumeId, place: &str, done: &[Switched]) {
+pub(crate) fn tell(id: &VolumeId, place: &str, done: &[Switched]) {
     if done.len() > LOGGED {
         tracing::info!(volume = %id, place, count = done.len(), "heal: the first of them are named");
     }
@@ -156,7 +156,7 @@ pub(in crate::driver) fn tell(id: &VolumeId, place: &str, done: &[Switched]) {
 
 /// Open files, maps, working and root folders stay where they are for ever: only the end of their
 /// process lets go of the dead disk.
-pub(in crate::driver) fn still_held(users: &Answer<DeviceUses>) -> Vec<String> {
+pub(crate) fn still_held(users: &Answer<DeviceUses>) -> Vec<String> {
     match users {
         Answer::Told(users) => users
             .files

@@ -1,6 +1,6 @@
 //! With whom mounts shared and whom they followed: their new ones go where those are now.
 
-use crate::driver::heal::recovery::Recovery;
+use crate::heal::recovery::Recovery;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts, PeerGroup, Remounts, SwitchRequest};
@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// What is known of it at the beginning of a round.
-pub(in crate::driver) struct PeerGroupState {
+pub(crate) struct PeerGroupState {
     own: Option<NamespaceId>,
     was: Vec<Switching>,
     group: Option<u32>,
@@ -61,17 +61,17 @@ fn has_come_beneath(old: &Mount, table: &MountTable, disk: DeviceNumber) -> bool
 }
 
 /// The peer groups of replaced mounts.
-pub(in crate::driver) struct PeerGroups<'a> {
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) remounts: &'a dyn Remounts,
+pub(crate) struct PeerGroups<'a> {
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) remounts: &'a dyn Remounts,
 }
 
 impl PeerGroups<'_> {
     /// The peer group that the machine's own old mounts were in, those included that an interrupted
     /// heal has switched already. All of it was written down before anything was switched.
-    pub(in crate::driver) fn group_state(&self, id: &VolumeId, disk: &Device) -> PeerGroupState {
+    pub(crate) fn group_state(&self, id: &VolumeId, disk: &Device) -> PeerGroupState {
         let was = Recovery::switching(&self.records.load(id));
         let own = self.census.own_namespace().ok();
         // What they stand on is in groups of its own.
@@ -93,7 +93,7 @@ impl PeerGroups<'_> {
 
     /// Switches the machine's own mounts: those first whose new one came already, under the old one,
     /// for in what it shares with the others are to be.
-    pub(in crate::driver) fn switch_own(
+    pub(crate) fn switch_own(
         &self,
         id: &VolumeId,
         disk: &Device,
@@ -119,7 +119,7 @@ impl PeerGroups<'_> {
     }
 
     /// Switches the mounts of another namespace.
-    pub(in crate::driver) fn switch_in(
+    pub(crate) fn switch_in(
         &self,
         group_state: &PeerGroupState,
         one: &NamespaceUse,

@@ -1,11 +1,11 @@
 //! Heals that were killed: what one changes for a moment is remembered before, and put right by the
 //! next call.
 
-use crate::driver::guard::flush::Flushing;
-use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::heal::diagnosis::StaleMounts;
-use crate::driver::heal::time_shares::TimeShares;
 use crate::failpoints;
+use crate::guard::flush::Flushing;
+use crate::guard::remote_mark::RemoteMarks;
+use crate::heal::diagnosis::StaleMounts;
+use crate::heal::time_shares::TimeShares;
 use crate::host::child::{Ended, FileSystemKeeper};
 use crate::host::clock::Deadline;
 use crate::host::files;
@@ -48,29 +48,29 @@ type Keepers = Vec<(DeviceNumber, FileSystemKeeper)>;
 type Unkept = Vec<(DeviceNumber, Error)>;
 
 /// Where old mounts stand no more, by namespace.
-pub(in crate::driver) type Finished = HashMap<NamespaceId, HashSet<PathBuf>>;
+pub(crate) type Finished = HashMap<NamespaceId, HashSet<PathBuf>>;
 
 /// What killed heals left.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Recovery<'a> {
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) locks: &'a Locks,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) remounts: &'a dyn Remounts,
-    pub(in crate::driver) heal_mode: HealMode,
-    pub(in crate::driver) scratch: &'a Path,
-    pub(in crate::driver) operation: &'a str,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) flushing: &'a Flushing<'a>,
-    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) locks: &'a Locks,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) remounts: &'a dyn Remounts,
+    pub(crate) heal_mode: HealMode,
+    pub(crate) scratch: &'a Path,
+    pub(crate) operation: &'a str,
+    pub(crate) deadline: Deadline,
+    pub(crate) flushing: &'a Flushing<'a>,
+    pub(crate) marks: &'a RemoteMarks<'a>,
 }
 
 impl Recovery<'_> {
     /// Writes down what the switches of the machine's own mounts will change for a moment. Nothing
     /// is changed before this is on the disk.
-    pub(in crate::driver) fn intend_own(
+    pub(crate) fn intend_own(
         &self,
         id: &VolumeId,
         own: &[Mount],
@@ -88,7 +88,7 @@ impl Recovery<'_> {
     }
 
     /// What the switches in another namespace will change for a moment.
-    pub(in crate::driver) fn changes_in(
+    pub(crate) fn changes_in(
         &self,
         one: &NamespaceUse,
         fresh: &File,
@@ -109,7 +109,7 @@ impl Recovery<'_> {
     }
 
     /// Remembers what the switches change in these namespaces, before they do.
-    pub(in crate::driver) fn write_down(
+    pub(crate) fn write_down(
         &self,
         id: &VolumeId,
         all: Vec<(NamespaceSign, Vec<MountIntent>)>,
@@ -130,7 +130,7 @@ impl Recovery<'_> {
 
     /// Whether there is room to write down these changes beside what is remembered and `more`. What is written down of
     /// them takes none: else what an earlier heal could not finish would keep itself from its end.
-    pub(in crate::driver) fn has_room_for(
+    pub(crate) fn has_room_for(
         &self,
         id: &VolumeId,
         (sign, changes): &(NamespaceSign, Vec<MountIntent>),
@@ -142,19 +142,19 @@ impl Recovery<'_> {
     }
 
     /// What earlier heals of the volume wrote down, and did not end.
-    pub(in crate::driver) fn begun(&self, id: &VolumeId) -> Vec<Switching> {
+    pub(crate) fn begun(&self, id: &VolumeId) -> Vec<Switching> {
         Self::switching(&self.records.load(id))
     }
 
     /// What is remembered and still means something.
-    pub(in crate::driver) fn switching(record: &VolumeRecord) -> Vec<Switching> {
+    pub(crate) fn switching(record: &VolumeRecord) -> Vec<Switching> {
         let boot = boot_id();
         record.switching.iter().filter(|one| one.boot == boot).cloned().collect()
     }
 
     /// Puts right what a killed heal left changed; answers the namespaces where that failed, or
     /// nothing if there was no such heal.
-    pub(in crate::driver) fn set_back(&self, id: &VolumeId) -> Option<Vec<NamespaceId>> {
+    pub(crate) fn set_back(&self, id: &VolumeId) -> Option<Vec<NamespaceId>> {
         let record = self.records.load(id);
         let (mut failed, mut gone) = (Vec::new(), Vec::new());
         // Those who live there can hold it up, and they must not hold up the rest.
@@ -191,7 +191,7 @@ impl Recovery<'_> {
     /// Each call that concerns the volume begins with this: what an earlier one left that was
     /// killed, or ran out of time, goes. What cannot go is found by the exclusive open, and named
     /// there. The caller holds the volume's lock.
-    pub(in crate::driver) fn end_leftovers(&self, id: &VolumeId) {
+    pub(crate) fn end_leftovers(&self, id: &VolumeId) {
         self.devices.tidy(id);
         if let Err(error) = self.clear_scratch(id) {
             tracing::warn!(volume = %id, %error, "what an interrupted heal left stays mounted");
@@ -199,7 +199,7 @@ impl Recovery<'_> {
     }
 
     /// Removes the volume's link from `/dev`, if it is no longer mounted. The caller holds its lock.
-    pub(in crate::driver) fn remove_link(&self, id: &VolumeId) {
+    pub(crate) fn remove_link(&self, id: &VolumeId) {
         let is_its = |mount: &Mount| device_nodes::owner_of(mount).as_ref() == Some(id);
         if self.devices.has_link(id)
             && self.mounts.table().is_ok_and(|table| !table.mounts().iter().any(is_its))
@@ -239,7 +239,7 @@ impl Recovery<'_> {
     }
 
     /// The folder where a heal mounts for a moment.
-    pub(in crate::driver) fn scratch_of(&self, id: &VolumeId) -> PathBuf {
+    pub(crate) fn scratch_of(&self, id: &VolumeId) -> PathBuf {
         self.scratch.join(id.as_str())
     }
 
@@ -270,7 +270,7 @@ impl Recovery<'_> {
     }
 
     /// Where nothing is to be switched any more: what is put right is forgotten.
-    pub(in crate::driver) fn set_back_for_good(&self, id: &VolumeId) {
+    pub(crate) fn set_back_for_good(&self, id: &VolumeId) {
         if let Some(failed) = self.set_back(id) {
             self.forget_switching(id, &failed, &Finished::new());
         }
@@ -279,7 +279,7 @@ impl Recovery<'_> {
     /// A heal has come to its end: what it remembered is forgotten, but for the namespaces of which
     /// nothing is known, and there for what is finished: else those would fill the record for good. `again` is whether an earlier one, or a round of this one, was interrupted: what that
     /// changed is looked after once more, for only now all of it is in its place.
-    pub(in crate::driver) fn is_switched(
+    pub(crate) fn is_switched(
         &self,
         id: &VolumeId,
         again: bool,
@@ -307,11 +307,7 @@ impl Recovery<'_> {
     /// Lets other processes keep the dead file systems, so that none of the many that let go of
     /// them here is the last. Of one that cannot be reached nothing is to be switched either: those
     /// are answered too.
-    pub(in crate::driver) fn keep_dead(
-        &self,
-        stale: &StaleMounts,
-        until: Deadline,
-    ) -> (Keepers, Unkept) {
+    pub(crate) fn keep_dead(&self, stale: &StaleMounts, until: Deadline) -> (Keepers, Unkept) {
         let (mut all, mut unkept) = (Vec::new(), Vec::new());
         for number in &stale.dead {
             let of = |mounts: &[Mount]| -> Vec<Mount> {
@@ -352,7 +348,7 @@ impl Recovery<'_> {
     }
 
     /// Ends that. What hangs is left alone, and told.
-    pub(in crate::driver) fn let_go(&self, kept: Keepers) -> Vec<String> {
+    pub(crate) fn let_go(&self, kept: Keepers) -> Vec<String> {
         let ended = |(number, keeper): (DeviceNumber, FileSystemKeeper)| {
             let pid = keeper.pid();
             let hangs = keeper.release(self.deadline.at_most(LET_GO_WAIT)) == Ended::Hangs;
@@ -405,7 +401,7 @@ fn is_too_much(changes: &[MountIntent]) -> bool {
 }
 
 /// What a record takes for it at most.
-pub(in crate::driver) fn bytes_of<'a>(changes: impl IntoIterator<Item = &'a MountIntent>) -> usize {
+pub(crate) fn bytes_of<'a>(changes: impl IntoIterator<Item = &'a MountIntent>) -> usize {
     /// The names of its parts, its numbers, and the blanks before its lines.
     const REST: usize = 160;
     let each = |one: &MountIntent| longest_written(&one.target) + one.propagation.len() + REST;

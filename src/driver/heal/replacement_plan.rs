@@ -7,13 +7,12 @@
 //! next heal (the timer's at the latest), which begins with another one by chance, so that no one can
 //! arrange to be always before the rest.
 
-use crate::driver::heal::diagnosis::StaleMounts;
-use crate::driver::heal::outcome::{Healed, place_of, tell};
-use crate::driver::heal::peer_groups::PeerGroups;
-use crate::driver::heal::recovery::{Finished, Recovery, bytes_of};
-use crate::driver::heal::time_shares::{EACH, TimeShares};
-use crate::driver::ownership::Ownership;
 use crate::failpoints;
+use crate::heal::diagnosis::StaleMounts;
+use crate::heal::outcome::{Healed, place_of, tell};
+use crate::heal::peer_groups::PeerGroups;
+use crate::heal::recovery::{Finished, Recovery, bytes_of};
+use crate::heal::time_shares::{EACH, TimeShares};
 use crate::host::Census;
 use crate::host::clock::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
@@ -23,6 +22,7 @@ use crate::model::mount::disk_users::{Answer, NAMESPACE_GOES_WITHIN, NamespaceId
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{ReplacementOutcome, Switched};
 use crate::model::record::Switching;
+use crate::ownership::Ownership;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -141,16 +141,16 @@ impl Replacing {
 }
 
 /// Mounts on dead disks are replaced, namespace by namespace.
-pub(in crate::driver) struct Replacement<'a> {
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) ownership: &'a Ownership<'a>,
-    pub(in crate::driver) recovery: &'a Recovery<'a>,
-    pub(in crate::driver) peer_groups: &'a PeerGroups<'a>,
+pub(crate) struct Replacement<'a> {
+    pub(crate) census: &'a dyn Census,
+    pub(crate) ownership: &'a Ownership<'a>,
+    pub(crate) recovery: &'a Recovery<'a>,
+    pub(crate) peer_groups: &'a PeerGroups<'a>,
 }
 
 impl Replacement<'_> {
     /// Replaces all that can be reached in time, round by round until nothing of it is stale.
-    pub(in crate::driver) fn switch_everywhere(
+    pub(crate) fn switch_everywhere(
         &self,
         id: &VolumeId,
         (stale, disk): (&StaleMounts, &Device),
@@ -351,10 +351,7 @@ impl Replacement<'_> {
 }
 
 /// The numbers of which a dead file system is not kept are left alone.
-pub(in crate::driver) fn without(
-    stale: &mut StaleMounts,
-    unkept: &[(DeviceNumber, Error)],
-) -> Vec<String> {
+pub(crate) fn without(stale: &mut StaleMounts, unkept: &[(DeviceNumber, Error)]) -> Vec<String> {
     let is_kept = |mount: &Mount| unkept.iter().all(|(number, _)| *number != mount.number);
     stale.own.retain(is_kept);
     for one in &mut stale.elsewhere {

@@ -2,15 +2,14 @@
 //! waits goes on; or the patience is over, and it fails.
 
 use super::superblocks;
-use crate::driver::call_counts::CallCounts;
-use crate::driver::guard::remote_mark::millis_since_boot;
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::own_maps::OwnMaps;
-use crate::driver::operation::moment;
+use crate::call_counts::CallCounts;
+use crate::guard::remote_mark::millis_since_boot;
 use crate::host::clock::Deadline;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::host::{AboveDisk, Devices, Maps};
+use crate::lookup::find_disk::Disks;
+use crate::lookup::own_maps::OwnMaps;
 use crate::model::disk::device::Device;
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::disk::journal::one_moment::Sameness;
@@ -21,6 +20,7 @@ use crate::model::policy::ShieldPolicy;
 use crate::model::record::{MapWait, VolumeRecord, WaitCause};
 use crate::model::shield::own_map::{MapState, OwnMap};
 use crate::model::text::kept;
+use crate::operation::moment;
 use std::time::Duration;
 
 /// What came of a try to put a disk under its map.
@@ -33,7 +33,7 @@ enum PutBack {
 
 /// What became of a volume's map, and of what is asked of it.
 #[derive(Debug)]
-pub(in crate::driver) enum Returned {
+pub(crate) enum Returned {
     /// As before, or there is none.
     Not,
     /// The disk was put under it, and what waited goes on.
@@ -58,20 +58,20 @@ enum Looks {
 }
 
 /// Disks that came back to their maps.
-pub(in crate::driver) struct ReturnedDisks<'a> {
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) maps: &'a dyn Maps,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) shield: &'a ShieldPolicy,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) counts: &'a CallCounts,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+pub(crate) struct ReturnedDisks<'a> {
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) maps: &'a dyn Maps,
+    pub(crate) records: &'a Records,
+    pub(crate) shield: &'a ShieldPolicy,
+    pub(crate) deadline: Deadline,
+    pub(crate) counts: &'a CallCounts,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) own_maps: &'a OwnMaps<'a>,
 }
 
 impl ReturnedDisks<'_> {
     /// Looks after the volume's map, if it has one. The caller holds the volume's lock.
-    pub(in crate::driver) fn look_after(&self, id: &VolumeId) -> Returned {
+    pub(crate) fn look_after(&self, id: &VolumeId) -> Returned {
         let (map, wait) = match self.found(id, Looks::AtDisks) {
             Found::Waiting(map, wait) => (map, wait),
             Found::Failing(why) => return Returned::Fails(why),
@@ -96,7 +96,7 @@ impl ReturnedDisks<'_> {
 
     /// Before what would wait with the map: its disk may be back, and neither an event nor the timer have come to it. The
     /// caller holds the volume's lock.
-    pub(in crate::driver) fn must_not_wait(&self, id: &VolumeId) -> Result<()> {
+    pub(crate) fn must_not_wait(&self, id: &VolumeId) -> Result<()> {
         self.own_maps.must_not_wait(id).or_else(|_| {
             let _ = self.look_after(id);
             self.own_maps.must_not_wait(id).map_err(|error| self.why_it_waits(id, error))
@@ -105,14 +105,14 @@ impl ReturnedDisks<'_> {
 
     /// The part of it that reads no disk: where a process hangs that reads one, the wait must have its end all the
     /// same.
-    pub(in crate::driver) fn keep_time(&self, id: &VolumeId) {
+    pub(crate) fn keep_time(&self, id: &VolumeId) {
         if let Found::Waiting(map, wait) = self.found(id, Looks::InMemory) {
             self.end_of_patience(id, &map, &wait);
         }
     }
 
     /// What the timer looks at while the volume's map works.
-    pub(in crate::driver) fn note_superblock(&self, id: &VolumeId) {
+    pub(crate) fn note_superblock(&self, id: &VolumeId) {
         let Some(map) = self.own_maps.seen(id).filter(|map| map.state().works()) else { return };
         if let Some((over, mark)) = self.remembered(id, &map) {
             superblocks::note((self.records, self.maps), id, &over, &mark);
@@ -127,7 +127,7 @@ impl ReturnedDisks<'_> {
     }
 
     /// Whether the volume's map waits, for whatever.
-    pub(in crate::driver) fn waits(&self, id: &VolumeId) -> bool {
+    pub(crate) fn waits(&self, id: &VolumeId) -> bool {
         self.own_maps.seen(id).is_some_and(|map| map.state().waits())
     }
 
@@ -381,7 +381,7 @@ impl ReturnedDisks<'_> {
     }
 
     /// Of what is not healed because a map waits, why the disk that is here was not put there.
-    pub(in crate::driver) fn why_it_waits(&self, id: &VolumeId, error: Error) -> Error {
+    pub(crate) fn why_it_waits(&self, id: &VolumeId, error: Error) -> Error {
         let wait = self.records.load(id).map_wait;
         match wait.and_then(|wait| wait.not_switched) {
             Some(why) => Error {

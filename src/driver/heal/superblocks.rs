@@ -1,12 +1,12 @@
 //! The superblocks of what is mounted through a map, as they were in the kernel's memory. The kernel writes a changed one
 //! to the journal, and to its place half a minute later: a disk that goes meanwhile comes back with an earlier one.
 
-use crate::driver::operation::moment;
 use crate::host::Maps;
 use crate::host::records::Records;
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::JournalMark;
 use crate::model::ids::VolumeId;
+use crate::operation::moment;
 
 /// Notes the one that is in memory now, of the mount of which this is remembered. Nothing waits for a disk.
 pub(super) fn note(

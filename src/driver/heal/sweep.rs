@@ -2,21 +2,21 @@
 //! (udev, a timer, a person) lets all volumes of this machine be looked after, or that disk's.
 
 use crate::cloud::Cloud;
-use crate::driver::heal::Healing;
-use crate::driver::heal::diagnosis::HealOccasion;
-use crate::driver::heal::outcome::Healed;
-use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::mounted_here::MountedHere;
-use crate::driver::operation::moment;
+use crate::heal::Healing;
+use crate::heal::diagnosis::HealOccasion;
+use crate::heal::outcome::Healed;
 use crate::host::Devices;
 use crate::host::clock::Deadline;
 use crate::host::locks::{Locked, Locks};
 use crate::host::records::Records;
+use crate::lookup::locking::Locking;
+use crate::lookup::mounted_here::MountedHere;
 use crate::model::disk::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
 use crate::model::text::{kept, without_digits};
+use crate::operation::moment;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -41,14 +41,14 @@ const CALLS_END: Duration = Duration::from_secs(30);
 /// The heal of all volumes.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Sweep<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) locks: &'a Locks,
-    pub(in crate::driver) operation: &'a str,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) healing: &'a Healing<'a>,
-    pub(in crate::driver) mounted_here: &'a MountedHere<'a>,
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) records: &'a Records,
+    pub(crate) locks: &'a Locks,
+    pub(crate) operation: &'a str,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) healing: &'a Healing<'a>,
+    pub(crate) mounted_here: &'a MountedHere<'a>,
 }
 
 impl Sweep<'_> {
@@ -179,11 +179,11 @@ fn why_it_fails_or_waits(done: &Result<Healed>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::Driver;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
-    use crate::driver::lookup::memory::staged;
+    use crate::Driver;
+    use crate::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
     use crate::host::left_behind::{self, LeftProcess};
     use crate::host::locks::Lock;
+    use crate::lookup::memory::staged;
     use crate::model::disk::journal::sights::JournalMark;
     use crate::model::record::{DiskMoment, MapWait, Staged, VolumeRecord, WaitCause};
     use crate::model::shield::own_map::OwnMap;

@@ -4,7 +4,7 @@ use crate::host::clock::Deadline;
 use std::time::Duration;
 
 /// What one namespace may take on the way: a consumer's pod, another pod, any other.
-pub(in crate::driver) const EACH: [Duration; 3] =
+pub(crate) const EACH: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(3), Duration::from_secs(2)];
 
 /// Which part of what is left each kind of them may take together.
@@ -15,31 +15,31 @@ const OTHERS_ON_THE_WAY: Duration = Duration::from_secs(5);
 
 /// How much time a heal has.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::driver) struct TimeShares {
+pub(crate) struct TimeShares {
     /// When it ends.
-    pub(in crate::driver) until: Deadline,
+    pub(crate) until: Deadline,
     is_on_the_way: bool,
 }
 
 impl TimeShares {
     /// That of a heal on the way of another call, or of one for its own sake. Some is kept for what
     /// comes after it.
-    pub(in crate::driver) fn of(deadline: Deadline, is_on_the_way: bool) -> Self {
+    pub(crate) fn of(deadline: Deadline, is_on_the_way: bool) -> Self {
         let part = if is_on_the_way { 0.5 } else { 0.75 };
         Self { until: deadline.at_most(deadline.remaining().mul_f64(part)), is_on_the_way }
     }
 
     /// A part of what is left.
-    pub(in crate::driver) fn part(self, part: f64) -> Deadline {
+    pub(crate) fn part(self, part: f64) -> Deadline {
         self.until.at_most(self.until.remaining().mul_f64(part))
     }
 
     /// What one namespace may take: more where no call of kubelet's waits for it.
-    pub(in crate::driver) fn of_one(self, kind: usize) -> Duration {
+    pub(crate) fn of_one(self, kind: usize) -> Duration {
         if self.is_on_the_way { EACH[kind] } else { EACH[kind] * 3 }
     }
 
-    pub(in crate::driver) fn of_kind(self, kind: usize) -> Deadline {
+    pub(crate) fn of_kind(self, kind: usize) -> Deadline {
         let limit = self.part(SHARES[kind]);
         let is_others = kind + 1 == SHARES.len();
         if is_others && self.is_on_the_way { limit.at_most(OTHERS_ON_THE_WAY) } else { limit }

@@ -18,7 +18,7 @@ const LAST_QUESTION: Duration = Duration::from_secs(1);
 
 /// Whose word for a finished attachment is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::driver) enum Trust {
+pub(crate) enum Trust {
     /// The volumes' side's, which lists it.
     Listing,
     /// The volumes' side's; what it does in this phase is the request of this call, which the servers' side took.
@@ -29,7 +29,7 @@ pub(in crate::driver) enum Trust {
 
 /// How the cloud is asked which server a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::driver) enum Asking {
+pub(crate) enum Asking {
     /// Once for all calls that ask at the same time.
     Shared,
     /// By each call for itself.
@@ -37,24 +37,24 @@ pub(in crate::driver) enum Asking {
 }
 
 /// What the cloud says of volumes and servers.
-pub(in crate::driver) struct Attachments<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) answers: Option<&'a Answers>,
-    pub(in crate::driver) pace: Option<&'a Pace>,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) this_node: &'a NodeName,
+pub(crate) struct Attachments<'a> {
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) answers: Option<&'a Answers>,
+    pub(crate) pace: Option<&'a Pace>,
+    pub(crate) deadline: Deadline,
+    pub(crate) this_node: &'a NodeName,
 }
 
 impl Attachments<'_> {
     /// Whether what is done at the node is done at this machine, by either name: the configuration may have its
     /// server under another one.
-    pub(in crate::driver) fn is_here(&self, node: &NodeName, server: Option<&ServerId>) -> bool {
+    pub(crate) fn is_here(&self, node: &NodeName, server: Option<&ServerId>) -> bool {
         node == self.this_node || server.is_some_and(|server| self.cloud.is_this_machine(server))
     }
 
     /// Does something at the node's server. Which server that is was mostly asked a moment ago: then
     /// it is asked anew only where the answer would be wrong if it was another one by now.
-    pub(in crate::driver) fn at_server_of<T>(
+    pub(crate) fn at_server_of<T>(
         &self,
         node: &NodeName,
         sight: Asking,
@@ -87,7 +87,7 @@ impl Attachments<'_> {
 
     /// What the two sides of the cloud say together. The servers' side is asked only where its word
     /// matters.
-    pub(in crate::driver) fn attachment_state(
+    pub(crate) fn attachment_state(
         &self,
         state: &CloudVolume,
         server: &ServerId,
@@ -107,7 +107,7 @@ impl Attachments<'_> {
     }
 
     /// The volume as the cloud has it; a missing one is an error.
-    pub(in crate::driver) fn existing(&self, id: &VolumeId) -> Result<CloudVolume> {
+    pub(crate) fn existing(&self, id: &VolumeId) -> Result<CloudVolume> {
         self.cloud.volume(id, self.deadline)?.ok_or_else(|| {
             Error::new(Kind::Missing, format!("volume {id} does not exist in the cloud"))
                 .hint("is volumeID right, and of this project and region?")
@@ -116,11 +116,7 @@ impl Attachments<'_> {
 
     /// Fails unless a volume that was not found is certain not to exist: a cloud answers the same about the volumes of
     /// another project or region. A server that is found shows that these credentials look at the right place.
-    pub(in crate::driver) fn prove_missing(
-        &self,
-        volume: &str,
-        server: Option<&ServerId>,
-    ) -> Result<()> {
+    pub(crate) fn prove_missing(&self, volume: &str, server: Option<&ServerId>) -> Result<()> {
         let Some(scope) = self.cloud.unproven_scope(server, self.deadline)? else { return Ok(()) };
         Err(Error::new(
             Kind::Config,
@@ -135,15 +131,11 @@ impl Attachments<'_> {
         ))
     }
 
-    pub(in crate::driver) fn existing_server(&self, node: &NodeName) -> Result<ServerId> {
+    pub(crate) fn existing_server(&self, node: &NodeName) -> Result<ServerId> {
         self.cloud.server(node, self.deadline)?.ok_or_else(|| no_server(node))
     }
 
-    pub(in crate::driver) fn still_moving(
-        &self,
-        state: &CloudVolume,
-        refusal: Option<Error>,
-    ) -> Error {
+    pub(crate) fn still_moving(&self, state: &CloudVolume, refusal: Option<Error>) -> Error {
         let seconds = self.deadline.total().as_secs();
         let (id, status) = (&state.id, &state.status);
         let held = self.held_by(state);
@@ -181,14 +173,14 @@ impl Attachments<'_> {
     }
 
     /// A volume to which no attach will come true.
-    pub(in crate::driver) fn unusable(&self, state: &CloudVolume) -> Error {
+    pub(crate) fn unusable(&self, state: &CloudVolume) -> Error {
         let advice = self.cloud.advice(Trouble::FailedVolume);
         Error::refused(format!("volume {} is in status {} in the cloud", state.id, state.status))
             .hint(advice.unwrap_or_else(|| "an operator of the cloud must mend it".to_owned()))
     }
 
     /// A mapping that has outlived its attachment.
-    pub(in crate::driver) fn ghost(&self, state: &CloudVolume, server: &ServerId) -> Error {
+    pub(crate) fn ghost(&self, state: &CloudVolume, server: &ServerId) -> Error {
         let Capabilities { volumes_side, servers_side, .. } = self.cloud.capabilities();
         let (id, status) = (&state.id, &state.status);
         let advice = self.cloud.advice(Trouble::LeftMapping(server, id));
@@ -201,7 +193,7 @@ impl Attachments<'_> {
     }
 
     /// The two sides do not agree, and have not come to agree by themselves.
-    pub(in crate::driver) fn contradiction(&self, state: &CloudVolume, server: &ServerId) -> Error {
+    pub(crate) fn contradiction(&self, state: &CloudVolume, server: &ServerId) -> Error {
         let Capabilities { volumes_side, servers_side, .. } = self.cloud.capabilities();
         let attachment = state.attachment_to(server).and_then(|one| one.id.as_deref());
         let advice = attachment.and_then(|id| self.cloud.advice(Trouble::ForgottenAttachment(id)));
@@ -215,7 +207,7 @@ impl Attachments<'_> {
     }
 
     /// What was answered about the volume is about to change.
-    pub(in crate::driver) fn forget_answers(&self, id: &VolumeId) {
+    pub(crate) fn forget_answers(&self, id: &VolumeId) {
         if let Some(answers) = self.answers {
             answers.forget(id);
         }
@@ -223,10 +215,7 @@ impl Attachments<'_> {
 
     /// What the cloud answers to a question; nothing if the call's own time was too short for an answer. A service that
     /// had no time is not to blame: what came before it is the reason.
-    pub(in crate::driver) fn in_time<T>(
-        &self,
-        ask: impl FnOnce() -> Result<T>,
-    ) -> Result<Option<T>> {
+    pub(crate) fn in_time<T>(&self, ask: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
         let had_time = self.deadline.remaining() >= LAST_QUESTION.min(self.deadline.total() / 4);
         match ask() {
             Err(error) if !had_time && is_silence(&error) => Ok(None),
@@ -236,31 +225,31 @@ impl Attachments<'_> {
 
     /// How long the cloud may show nothing of a request, or contradict itself, before it counts.
     /// A mapping may go moments after the volume is shown free; a ghost stays.
-    pub(in crate::driver) fn settle(&self) -> Deadline {
+    pub(crate) fn settle(&self) -> Deadline {
         const LONG_ENOUGH: Duration = Duration::from_secs(10);
         Deadline::after(LONG_ENOUGH.min(self.deadline.total() / 2))
     }
 
     /// The pauses between looks at a change that this call has just asked the cloud for.
-    pub(in crate::driver) fn looks_at(&self, change: Change) -> Looks {
+    pub(crate) fn looks_at(&self, change: Change) -> Looks {
         Looks::at(self.pace.and_then(|pace| pace.usual(change)), self.deadline.total())
     }
 
     /// A change was through by the look that began at `looked`. The time of the look itself is not the change's: the
     /// next first look would come later by more than that, and each one after it later still.
-    pub(in crate::driver) fn note_pace(&self, change: Change, asked: Instant, looked: Instant) {
+    pub(crate) fn note_pace(&self, change: Change, asked: Instant, looked: Instant) {
         if let Some(pace) = self.pace {
             pace.took(change, looked.saturating_duration_since(asked));
         }
     }
 
     /// The pauses between looks at the cloud, for whatever it is busy with.
-    pub(in crate::driver) fn looks(&self) -> Looks {
+    pub(crate) fn looks(&self) -> Looks {
         Looks::at_others(self.deadline.total())
     }
 }
 
-pub(in crate::driver) fn no_server(node: &NodeName) -> Error {
+pub(crate) fn no_server(node: &NodeName) -> Error {
     Error::new(Kind::Missing, format!("the cloud knows no server for node {node}")).hint(format!(
         "if its server has another name in the cloud, add it to [node.servers]: \"{node}\" = \"<id of the server>\"; \
          if {node} is this machine, set node.name to that, and node.server_id if the machine does not show it"
@@ -268,7 +257,7 @@ pub(in crate::driver) fn no_server(node: &NodeName) -> Error {
 }
 
 /// A change that the cloud refused more than once, or else `undone` after it took it.
-pub(in crate::driver) fn not_done(
+pub(crate) fn not_done(
     id: &VolumeId,
     server: &ServerId,
     undone: &str,
@@ -287,11 +276,7 @@ pub(in crate::driver) fn not_done(
 }
 
 /// A look that failed, behind what was learned before: that is what a person needs to know.
-pub(in crate::driver) fn after_all(
-    state: &CloudVolume,
-    refusal: Option<&Error>,
-    error: Error,
-) -> Error {
+pub(crate) fn after_all(state: &CloudVolume, refusal: Option<&Error>, error: Error) -> Error {
     if !is_silence(&error) {
         return error;
     }
@@ -306,7 +291,7 @@ fn is_silence(error: &Error) -> bool {
 }
 
 /// Finished, and by the one word that is certain.
-pub(in crate::driver) fn is_settled(state: &CloudVolume, server: &ServerId) -> bool {
+pub(crate) fn is_settled(state: &CloudVolume, server: &ServerId) -> bool {
     state.status.phase == VolumePhase::Attached && state.attachment_to(server).is_some()
 }
 

@@ -1,11 +1,11 @@
 //! The numbers under which a volume lives or lived: its disk now, and those of its disks that are gone.
 
 use crate::cloud::Cloud;
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::own_maps::OwnMaps;
 use crate::host::machine::boot_id;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts, device_nodes};
+use crate::lookup::find_disk::Disks;
+use crate::lookup::own_maps::OwnMaps;
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
@@ -18,19 +18,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The numbers under which volumes live and lived.
-pub(in crate::driver) struct DiskNumbers<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+pub(crate) struct DiskNumbers<'a> {
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) own_maps: &'a OwnMaps<'a>,
 }
 
 /// Whether the mounts of a number that a volume's disk had are the volume's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::driver) enum Belonging {
+pub(crate) enum Belonging {
     /// They say so, or have its file system.
     Proven,
     /// They say that they are another volume's, or have another file system.
@@ -42,7 +42,7 @@ pub(in crate::driver) enum Belonging {
 impl DiskNumbers<'_> {
     /// The numbers under which the volume's file system lives: mounted, now, and before its disk
     /// came back under another letter. A number that went to another disk since is not it.
-    pub(in crate::driver) fn numbers_of(
+    pub(crate) fn numbers_of(
         &self,
         id: Option<&VolumeId>,
         mounted: &[DeviceNumber],
@@ -52,7 +52,7 @@ impl DiskNumbers<'_> {
     }
 
     /// The same by a table that was read for this very question.
-    pub(in crate::driver) fn numbers_by(
+    pub(crate) fn numbers_by(
         &self,
         id: Option<&VolumeId>,
         mounted: &[DeviceNumber],
@@ -71,7 +71,7 @@ impl DiskNumbers<'_> {
     }
 
     /// The numbers of dead disks on which mounts of this very volume stand, as far as they are known.
-    pub(in crate::driver) fn known_dead_numbers_of(
+    pub(crate) fn known_dead_numbers_of(
         &self,
         id: &VolumeId,
         table: Result<&MountTable>,
@@ -83,13 +83,13 @@ impl DiskNumbers<'_> {
         })
     }
 
-    pub(in crate::driver) fn all_gone(&self, numbers: &[DeviceNumber]) -> &'static str {
+    pub(crate) fn all_gone(&self, numbers: &[DeviceNumber]) -> &'static str {
         let gone = numbers.iter().all(|number| self.devices.is_gone(*number).unwrap_or(false));
         if gone { " (on a disk that is gone)" } else { "" }
     }
 
     /// The numbers of dead disks on which mounts of this very volume stand.
-    pub(in crate::driver) fn dead_numbers_of(
+    pub(crate) fn dead_numbers_of(
         &self,
         id: &VolumeId,
         table: &MountTable,
@@ -112,7 +112,7 @@ impl DiskNumbers<'_> {
     /// What became of each number from which this volume may have been mounted, as far as it matters.
     /// A number that was the volume's may be another disk's by now: `belonging` tells. Mounts in other namespaces
     /// that show the volume's label are asked about where the caller has looked for them.
-    pub(in crate::driver) fn verdicts(
+    pub(crate) fn verdicts(
         &self,
         id: &VolumeId,
         (table, labelled_elsewhere): (&MountTable, &[DeviceNumber]),
@@ -139,7 +139,7 @@ impl DiskNumbers<'_> {
 
     /// Whether any mount of the volume's disks of this boot lives on, here or in any other
     /// namespace; where that cannot be seen it may.
-    pub(in crate::driver) fn is_left_behind(&self, id: &VolumeId) -> bool {
+    pub(crate) fn is_left_behind(&self, id: &VolumeId) -> bool {
         let record = self.records.load(id);
         let numbers: Vec<_> = record.former_numbers(&boot_id()).collect();
         let Ok(table) = self.mounts.table() else { return true };
@@ -161,7 +161,7 @@ impl DiskNumbers<'_> {
     }
 
     /// Whether the mounts of a number are this volume's.
-    pub(in crate::driver) fn belonging(
+    pub(crate) fn belonging(
         &self,
         id: &VolumeId,
         number: DeviceNumber,
@@ -179,7 +179,7 @@ impl DiskNumbers<'_> {
 
     /// The numbers of mounts in other namespaces that show the volume's label: a record may be lost, and it
     /// remembers so many disks and no more.
-    pub(in crate::driver) fn labelled_elsewhere(&self, id: &VolumeId) -> Result<Vec<DeviceNumber>> {
+    pub(crate) fn labelled_elsewhere(&self, id: &VolumeId) -> Result<Vec<DeviceNumber>> {
         let label = Path::new(device_nodes::FOLDER).join(id.as_str());
         match self.census.namespaces_of(&[], &label) {
             Answer::Told(uses) => {
@@ -204,7 +204,7 @@ impl DiskNumbers<'_> {
         }
     }
 
-    pub(in crate::driver) fn numbers_with(&self, told: u64) -> Result<Vec<DeviceNumber>> {
+    pub(crate) fn numbers_with(&self, told: u64) -> Result<Vec<DeviceNumber>> {
         let ids = self.ext_ids()?.into_iter();
         Ok(ids.filter(|(_, id)| *id == told).map(|(number, _)| number).collect())
     }
@@ -219,14 +219,14 @@ impl DiskNumbers<'_> {
         }
     }
 
-    pub(in crate::driver) fn own_mounts(&self, id: &VolumeId) -> Result<Vec<Mount>> {
+    pub(crate) fn own_mounts(&self, id: &VolumeId) -> Result<Vec<Mount>> {
         let table = self.mounts.table()?;
         let numbers = self.numbers_by(Some(id), &[], Ok(&table));
         let ours = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
         Ok(ours.cloned().collect())
     }
 
-    pub(in crate::driver) fn is_mounted_here(&self, id: &VolumeId) -> bool {
+    pub(crate) fn is_mounted_here(&self, id: &VolumeId) -> bool {
         let Ok(table) = self.mounts.table() else { return false };
         let numbers = self.numbers_by(Some(id), &[], Ok(&table));
         table.mounts().iter().any(|one| numbers.contains(&one.disk))
@@ -271,7 +271,7 @@ fn family(fs_type: &str) -> &str {
 }
 
 /// The mounts that say they are the volume's.
-pub(in crate::driver) fn labelled<'t>(
+pub(crate) fn labelled<'t>(
     table: &'t MountTable,
     id: &VolumeId,
 ) -> impl Iterator<Item = &'t Mount> {
@@ -280,7 +280,7 @@ pub(in crate::driver) fn labelled<'t>(
 
 /// What statfs(2) says of a file system's id, dead or alive: ext folds its UUID into 64 bits. xfs
 /// gives its disk's number there, which tells nothing.
-pub(in crate::driver) fn told_by_statfs(kind: FsType, uuid: &str) -> Option<u64> {
+pub(crate) fn told_by_statfs(kind: FsType, uuid: &str) -> Option<u64> {
     if !matches!(kind, FsType::Ext3 | FsType::Ext4) {
         return None;
     }

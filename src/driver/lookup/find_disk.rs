@@ -8,17 +8,17 @@
 //! target chooses the serial. Such a disk can neither take a volume's place nor block it.
 
 use crate::cloud::{Cloud, CloudVolume};
-use crate::driver::lookup::attachment_view::Attachments;
-use crate::driver::operation::{Volume, moment};
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Devices, Held, Mounts, device_nodes};
+use crate::lookup::attachment_view::Attachments;
 use crate::model::disk::device::{Device, Identity, Proof};
 use crate::model::disk::transport::Admission;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, VolumeId};
 use crate::model::record::Staged;
 use crate::model::text::shown;
+use crate::operation::{Volume, moment};
 use std::path::Path;
 use std::time::Duration;
 
@@ -34,19 +34,19 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const STRANGER_AFTER: Duration = Duration::from_secs(10);
 
 /// The disks of volumes on this machine.
-pub(in crate::driver) struct Disks<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) this_node: &'a NodeName,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) attachments: &'a Attachments<'a>,
+pub(crate) struct Disks<'a> {
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) this_node: &'a NodeName,
+    pub(crate) deadline: Deadline,
+    pub(crate) attachments: &'a Attachments<'a>,
 }
 
 impl Disks<'_> {
     /// The volume's disk, if this machine sees it now.
-    pub(in crate::driver) fn find_disk(&self, id: &VolumeId) -> Result<Option<Device>> {
+    pub(crate) fn find_disk(&self, id: &VolumeId) -> Result<Option<Device>> {
         Ok(self.find_among(id)?.0)
     }
 
@@ -76,7 +76,7 @@ impl Disks<'_> {
     }
 
     /// The volume's disk; missing is an error here.
-    pub(in crate::driver) fn disk(&self, id: &VolumeId) -> Result<Device> {
+    pub(crate) fn disk(&self, id: &VolumeId) -> Result<Device> {
         if let Some(disk) = self.find_disk(id)? {
             return Ok(disk);
         }
@@ -120,18 +120,18 @@ impl Disks<'_> {
     }
 
     /// Holds the disk while something is done to it, so that its number cannot go to another.
-    pub(in crate::driver) fn hold(&self, id: &VolumeId, disk: &Device) -> Result<Held> {
+    pub(crate) fn hold(&self, id: &VolumeId, disk: &Device) -> Result<Held> {
         self.devices.hold(&self.cloud.identity(id), disk)
     }
 
     /// Looks once more, right before or after something is done to the disk.
-    pub(in crate::driver) fn prove_again(&self, id: &VolumeId, disk: &Device) -> Result<()> {
+    pub(crate) fn prove_again(&self, id: &VolumeId, disk: &Device) -> Result<()> {
         self.devices.check(&self.cloud.identity(id), disk)
     }
 
     /// Reports links that name the volume and lead elsewhere. Nothing follows them here, but
     /// other programs may.
-    pub(in crate::driver) fn report_links(&self, id: &VolumeId) {
+    pub(crate) fn report_links(&self, id: &VolumeId) {
         for fault in self.devices.link_faults(&self.cloud.identity(id), &self.cloud.link(id)) {
             tracing::warn!(volume = %id, link = %fault.link.display(), what = fault.what, "a link lies");
         }
@@ -139,7 +139,7 @@ impl Disks<'_> {
 
     /// Reports a device that the orchestrator remembers and that is not the volume's disk. It is
     /// never followed: what is remembered outlives a reboot.
-    pub(in crate::driver) fn report_hint(&self, id: &VolumeId, hint: &str, disk: &Device) {
+    pub(crate) fn report_hint(&self, id: &VolumeId, hint: &str, disk: &Device) {
         let path = Path::new(hint);
         if !hint.is_empty() && path != self.cloud.link(id) && path != disk.kernel_node() {
             let hint = shown(hint);
@@ -196,17 +196,13 @@ impl Disks<'_> {
     }
 
     /// Waits for the disk: subscribes to news first, then looks, so that it cannot be missed.
-    pub(in crate::driver) fn wait_for(
-        &self,
-        volume: &Volume,
-        deadline: Deadline,
-    ) -> Result<Device> {
+    pub(crate) fn wait_for(&self, volume: &Volume, deadline: Deadline) -> Result<Device> {
         self.wait_while(volume, deadline, &mut Err)
     }
 
     /// Waits for the disk also where the volume is attached nowhere, if `may_come` does not fail: it is given the
     /// error, and answers after how long the cloud is asked again.
-    pub(in crate::driver) fn wait_while(
+    pub(crate) fn wait_while(
         &self,
         volume: &Volume,
         deadline: Deadline,
@@ -308,7 +304,7 @@ impl Disks<'_> {
 
     /// Whether nothing uses the disk, for what is about to write to it. What cannot be seen is an
     /// error.
-    pub(in crate::driver) fn is_free(&self, disk: &Device) -> Result<bool> {
+    pub(crate) fn is_free(&self, disk: &Device) -> Result<bool> {
         self.devices.exclusive_open(disk)?.is_free()
     }
 }
@@ -333,7 +329,7 @@ fn connected(disk: &Device) -> String {
 
 /// An error if the disk must not be used for anything new: it was found only because the volume is
 /// mounted from it already.
-pub(in crate::driver) fn must_be_allowed(id: &VolumeId, disk: &Device) -> Result<()> {
+pub(crate) fn must_be_allowed(id: &VolumeId, disk: &Device) -> Result<()> {
     if disk.is_allowed() { Ok(()) } else { Err(stranger(id, disk)) }
 }
 
@@ -363,7 +359,7 @@ fn stranger(id: &VolumeId, disk: &Device) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp};
+    use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
     use crate::model::disk::transport::Transport;
 
     const ONE: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
@@ -453,7 +449,7 @@ mod tests {
         let found = |devices: &FakeDevices, mounted: &Device, transport: Option<&str>| {
             at(&FakeCloud::default(), devices, |disks| {
                 let mut staged =
-                    crate::driver::lookup::memory::staged("/s".as_ref(), &moment(mounted), "", "");
+                    crate::lookup::memory::staged("/s".as_ref(), &moment(mounted), "", "");
                 staged.transport = transport.map(Transport::named);
                 disks.records.update(&id, |record| record.is_staged(staged)).unwrap();
                 disks.find_disk(&id).unwrap()

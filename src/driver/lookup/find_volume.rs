@@ -2,27 +2,27 @@
 //! another volume's disk, so whatever is not certain is an error.
 
 use crate::cloud::{Cloud, CloudVolume, Note};
-use crate::driver::lookup::memory::Memory;
-use crate::driver::operation::Volume;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Devices, Mounts, device_nodes};
+use crate::lookup::memory::Memory;
 use crate::model::disk::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::record::VolumeRecord;
+use crate::operation::Volume;
 use std::path::Path;
 
 /// Volumes by the names that others have for them.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Volumes<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) memory: &'a Memory<'a>,
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) deadline: Deadline,
+    pub(crate) memory: &'a Memory<'a>,
 }
 
 impl Volumes<'_> {
@@ -41,7 +41,7 @@ impl Volumes<'_> {
     }
 
     /// The same, as the cloud has just shown it.
-    pub(in crate::driver) fn found_by_name(
+    pub(crate) fn found_by_name(
         &self,
         name: &VolumeName,
         server: Option<&ServerId>,
@@ -125,7 +125,7 @@ impl Volumes<'_> {
 
     /// Whether this driver has had to do with the volume. Its name is recorded then, if it goes by
     /// another one than its id.
-    pub(in crate::driver) fn is_known(&self, volume: &CloudVolume) -> bool {
+    pub(crate) fn is_known(&self, volume: &CloudVolume) -> bool {
         volume.recorded_name.is_some()
             || volume.tenure.is_some()
             || volume.life.is_some()
@@ -258,7 +258,7 @@ impl Volumes<'_> {
     }
 
     /// A caller that names the volume by its id means no other one, whatever is mounted at the folder.
-    pub(in crate::driver) fn refuse_another_at(
+    pub(crate) fn refuse_another_at(
         &self,
         id: &VolumeId,
         folder: &Path,
@@ -284,7 +284,7 @@ impl Volumes<'_> {
 
     /// Records by which name a volume was found mounted, as far as it can be: its detach is told the
     /// name alone.
-    pub(in crate::driver) fn record_found_name(&self, id: &VolumeId, name: &VolumeName) {
+    pub(crate) fn record_found_name(&self, id: &VolumeId, name: &VolumeName) {
         if name.is(id) {
             return;
         }
@@ -300,7 +300,7 @@ impl Volumes<'_> {
 
     /// Records by which name a volume is mounted, where the cloud has none for it: it was attached without one, and
     /// its detach, on whatever machine, is told this one. A name that an attach gave it stays.
-    pub(in crate::driver) fn record_name_of_a_mount(&self, state: &CloudVolume, name: &VolumeName) {
+    pub(crate) fn record_name_of_a_mount(&self, state: &CloudVolume, name: &VolumeName) {
         let has_none = state.recorded_name.as_ref().is_none_or(|recorded| recorded.is(&state.id));
         if !has_none || name.is(&state.id) || state.recorded_name.as_ref() == Some(name) {
             return;
@@ -311,7 +311,7 @@ impl Volumes<'_> {
         }
     }
 
-    pub(in crate::driver) fn volume_on(&self, number: DeviceNumber) -> Result<Option<VolumeId>> {
+    pub(crate) fn volume_on(&self, number: DeviceNumber) -> Result<Option<VolumeId>> {
         let shown = self.devices.shown_by(number)?.unwrap_or_default();
         let ids = shown.iter().filter_map(|one| match one {
             Shown::Serial { text, .. } => VolumeId::parse(text).ok(),

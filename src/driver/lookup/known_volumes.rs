@@ -1,11 +1,11 @@
 //! The volumes that this machine and the cloud know, with all that people may call them.
 
 use crate::cloud::{Cloud, CloudVolume};
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::find_volume::Volumes;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Devices, Mounts, device_nodes, machine};
+use crate::lookup::find_disk::Disks;
+use crate::lookup::find_volume::Volumes;
 use crate::model::disk::device::{DeviceNumber, link_names};
 use crate::model::error::{Error, Result};
 use crate::model::face::Faces;
@@ -19,15 +19,15 @@ use std::time::Duration;
 /// What people may call a volume.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct KnownVolumes<'a> {
-    pub(in crate::driver) faces: Faces,
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) this_node: &'a NodeName,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) volumes: &'a Volumes<'a>,
+    pub(crate) faces: Faces,
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) this_node: &'a NodeName,
+    pub(crate) deadline: Deadline,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) volumes: &'a Volumes<'a>,
 }
 
 impl KnownVolumes<'_> {
@@ -169,7 +169,7 @@ impl Collected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
+    use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
     use crate::model::face::OF_TESTS;
     use crate::model::ids::ConsumerId;
     use crate::model::record::DiskMoment;

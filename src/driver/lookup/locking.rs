@@ -10,31 +10,31 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 
 /// The locks of volumes, and what hangs on their disks.
-pub(in crate::driver) struct Locking<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) locks: &'a Locks,
-    pub(in crate::driver) operation: &'a str,
-    pub(in crate::driver) deadline: Deadline,
+pub(crate) struct Locking<'a> {
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) locks: &'a Locks,
+    pub(crate) operation: &'a str,
+    pub(crate) deadline: Deadline,
 }
 
 impl Locking<'_> {
     /// The volume's lock, for operations that change this machine; an error also if a process of an
     /// earlier call still hangs on its disk.
-    pub(in crate::driver) fn lock(&self, id: &VolumeId) -> Result<Lock> {
+    pub(crate) fn lock(&self, id: &VolumeId) -> Result<Lock> {
         let lock = self.lock_alone(id)?;
         self.nothing_hangs(id)?;
         Ok(lock)
     }
 
     /// The same for a person who gives the volume up, whatever hangs.
-    pub(in crate::driver) fn lock_alone(&self, id: &VolumeId) -> Result<Lock> {
+    pub(crate) fn lock_alone(&self, id: &VolumeId) -> Result<Lock> {
         self.locks.take(id, self.operation, self.deadline)?.required()
     }
 
     /// The volume's lock, for operations that only speak to the cloud: they go on without it
     /// where it cannot be had (a controller's container with a read-only root).
-    pub(in crate::driver) fn lock_if_possible(&self, id: &VolumeId) -> Result<Option<Lock>> {
+    pub(crate) fn lock_if_possible(&self, id: &VolumeId) -> Result<Option<Lock>> {
         match self.locks.take(id, self.operation, self.deadline)? {
             Locked::Held(lock) => Ok(Some(lock)),
             Locked::Impossible(error) => {
@@ -46,7 +46,7 @@ impl Locking<'_> {
 
     /// The same for a person who gives the disk up: also without the lock of a call that hangs, for
     /// that one does nothing more before the disk answers.
-    pub(in crate::driver) fn lock_or_go_on(&self, id: &VolumeId) -> Result<Option<Lock>> {
+    pub(crate) fn lock_or_go_on(&self, id: &VolumeId) -> Result<Option<Lock>> {
         let refused = match self.lock_if_possible(id) {
             Err(error) if error.kind == Kind::Busy => error,
             other => return other,
@@ -63,7 +63,7 @@ impl Locking<'_> {
     /// An error if a process that an earlier call left behind hangs on the disk that the volume has
     /// now: another one would hang beside it. What hangs on a disk that is gone holds up no call.
     /// The caller holds the volume's lock.
-    pub(in crate::driver) fn nothing_hangs(&self, id: &VolumeId) -> Result<()> {
+    pub(crate) fn nothing_hangs(&self, id: &VolumeId) -> Result<()> {
         let left = self.locks.left(id);
         if left.is_empty() {
             return Ok(());
@@ -79,7 +79,7 @@ impl Locking<'_> {
 
     /// Who has the disk is perhaps no user of it: a process that an earlier call left behind, in the
     /// middle of an unmount. In words, for a refusal; the caller holds the volume's lock.
-    pub(in crate::driver) fn what_hangs(&self, id: Option<&VolumeId>) -> String {
+    pub(crate) fn what_hangs(&self, id: Option<&VolumeId>) -> String {
         let left = id.map(|id| self.locks.left(id)).unwrap_or_default();
         left.first().map_or_else(String::new, |one| {
             format!("; an earlier call's {one}, which ends when that disk answers")
@@ -102,7 +102,7 @@ fn concerns(one: &LeftProcess, disks: &[Device]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices};
+    use crate::fakes::{FakeCloud, FakeDevices};
     use crate::host::left_behind;
     use std::path::Path;
     use std::time::Duration;

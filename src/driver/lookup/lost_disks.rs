@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// The numbers of lost disks and the volume that had each last. While a file of one volume was open there, no other
 /// volume got its number.
-pub(in crate::driver) fn lost_numbers(
+pub(crate) fn lost_numbers(
     records: &[VolumeRecord],
     boot: &str,
     devices: &dyn Devices,
@@ -26,7 +26,7 @@ pub(in crate::driver) fn lost_numbers(
     had.into_iter().map(|(former, id)| (former.number, id.clone())).collect()
 }
 
-pub(in crate::driver) fn users_of_lost(
+pub(crate) fn users_of_lost(
     census: &dyn Census,
     devices: &dyn Devices,
     numbers: &[DeviceNumber],
@@ -59,7 +59,7 @@ fn users_while_lost(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeDevices, FakeNamespaces};
+    use crate::fakes::{FakeDevices, FakeNamespaces};
     use crate::model::mount::disk_users::{FileUse, Process, Tie};
     use std::cell::Cell;
 

@@ -1,6 +1,5 @@
 //! What this machine remembers of a volume: its name, and how it was mounted.
 
-use crate::driver::operation::{Volume, moment};
 use crate::host::FileSystems;
 use crate::host::clock::Deadline;
 use crate::host::clock::now;
@@ -13,24 +12,25 @@ use crate::model::face::{Face, FaceName, Faces};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::{DiskMoment, Staged, VolumeRecord};
+use crate::operation::{Volume, moment};
 use std::path::Path;
 use std::time::Duration;
 
 /// What this machine remembers of volumes.
-pub(in crate::driver) struct Memory<'a> {
-    pub(in crate::driver) file_systems: &'a dyn FileSystems,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) faces: Faces,
-    pub(in crate::driver) face: &'static Face,
-    pub(in crate::driver) locks: &'a Locks,
-    pub(in crate::driver) operation: &'a str,
-    pub(in crate::driver) deadline: Deadline,
+pub(crate) struct Memory<'a> {
+    pub(crate) file_systems: &'a dyn FileSystems,
+    pub(crate) records: &'a Records,
+    pub(crate) faces: Faces,
+    pub(crate) face: &'static Face,
+    pub(crate) locks: &'a Locks,
+    pub(crate) operation: &'a str,
+    pub(crate) deadline: Deadline,
 }
 
 impl Memory<'_> {
     /// Remembers which name belongs to the volume, so that a call that is only given the name
     /// finds it. It is a cache: a failure is logged, no more. The caller holds the volume's lock.
-    pub(in crate::driver) fn remember_name(&self, volume: &Volume) {
+    pub(crate) fn remember_name(&self, volume: &Volume) {
         let Some(name) = &volume.name else { return };
         let remembered = self.records.update(&volume.id, |record| record.name = Some(name.clone()));
         if let Err(error) = remembered {
@@ -40,7 +40,7 @@ impl Memory<'_> {
 
     /// The same for a call that does not hold the volume's lock. The call that holds it remembers the
     /// name as well, and must not find its record changed meanwhile.
-    pub(in crate::driver) fn remember_name_if_unlocked(&self, volume: &Volume) {
+    pub(crate) fn remember_name_if_unlocked(&self, volume: &Volume) {
         let now = Deadline::after(Duration::ZERO);
         if let Ok(Locked::Held(_lock)) = self.locks.take(&volume.id, self.operation, now) {
             self.remember_name(volume);
@@ -48,7 +48,7 @@ impl Memory<'_> {
     }
 
     /// `attachment` is the cloud's mark of the volume's attachment, where it was asked.
-    pub(in crate::driver) fn remember_staged(
+    pub(crate) fn remember_staged(
         &self,
         id: &VolumeId,
         staged: Staged,
@@ -67,13 +67,13 @@ impl Memory<'_> {
 
     /// Through which face a folder was asked for: the one whose folder it is, also of a mount that was
     /// found; of any other folder the one that calls.
-    pub(in crate::driver) fn face_of(&self, folder: &Path) -> FaceName {
+    pub(crate) fn face_of(&self, folder: &Path) -> FaceName {
         let owner = self.faces.face_of(folder).map(|(face, ..)| face);
         owner.unwrap_or(self.face).name()
     }
 
     /// The mount was undone. What cannot be written down is put right by the next call.
-    pub(in crate::driver) fn forget_staged(&self, id: &VolumeId) {
+    pub(crate) fn forget_staged(&self, id: &VolumeId) {
         if let Err(error) = self.records.update(id, VolumeRecord::is_unstaged) {
             tracing::warn!(volume = %id, %error, "the end of a mount is not remembered");
         }
@@ -81,7 +81,7 @@ impl Memory<'_> {
 
     /// A mount that is there without its record: of a call that was killed, of the predecessor,
     /// or of before the records were wiped.
-    pub(in crate::driver) fn remember_found(&self, id: &VolumeId, disk: &Device, mount: &Mount) {
+    pub(crate) fn remember_found(&self, id: &VolumeId, disk: &Device, mount: &Mount) {
         let record = self.records.load(id);
         let now = moment(disk);
         let known = record.staged.as_ref().filter(|staged| staged.disk.is_of(&now));
@@ -113,12 +113,7 @@ impl Memory<'_> {
     }
 }
 
-pub(in crate::driver) fn staged(
-    folder: &Path,
-    disk: &DiskMoment,
-    fs_type: &str,
-    uuid: &str,
-) -> Staged {
+pub(crate) fn staged(folder: &Path, disk: &DiskMoment, fs_type: &str, uuid: &str) -> Staged {
     Staged {
         folder: folder.to_path_buf(),
         disk: disk.clone(),
@@ -135,7 +130,7 @@ pub(in crate::driver) fn staged(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
+    use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
     use crate::model::disk::contents::FileSystem;
     use crate::model::mount::mountinfo::MountTable;
 

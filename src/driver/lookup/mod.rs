@@ -1,13 +1,13 @@
 //! Finds what a call is about: the volume, its disk, what the cloud says of them; and holds the volume.
 
-pub(in crate::driver) mod attachment_view;
-pub(in crate::driver) mod disk_numbers;
-pub(in crate::driver) mod find_disk;
+pub(crate) mod attachment_view;
+pub(crate) mod disk_numbers;
+pub(crate) mod find_disk;
 pub mod find_volume;
 pub mod known_volumes;
-pub(in crate::driver) mod locking;
-pub(in crate::driver) mod lost_disks;
-pub(in crate::driver) mod memory;
-pub(in crate::driver) mod mounted_here;
-pub(in crate::driver) mod other_kubelets;
-pub(in crate::driver) mod own_maps;
+pub(crate) mod locking;
+pub(crate) mod lost_disks;
+pub(crate) mod memory;
+pub(crate) mod mounted_here;
+pub(crate) mod other_kubelets;
+pub(crate) mod own_maps;

@@ -1,10 +1,10 @@
 //! Which volumes may have mounts on this machine: the one rule by which a heal knows whom to look after. The run
 //! folder is a cache, so the records of the boot alone do not decide.
 
-use crate::driver::lookup::other_kubelets::is_anothers;
-use crate::driver::lookup::own_maps::OwnMaps;
 use crate::host::records::Records;
 use crate::host::{Kubelets, Mounts, device_nodes};
+use crate::lookup::other_kubelets::is_anothers;
+use crate::lookup::own_maps::OwnMaps;
 use crate::model::error::Result;
 use crate::model::face::Faces;
 use crate::model::ids::VolumeId;
@@ -13,18 +13,18 @@ use crate::model::record::VolumeRecord;
 use std::collections::BTreeSet;
 
 /// The volumes that were mounted on this machine since it started.
-pub(in crate::driver) struct MountedHere<'a> {
-    pub(in crate::driver) faces: Faces,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) kubelets: &'a dyn Kubelets,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+pub(crate) struct MountedHere<'a> {
+    pub(crate) faces: Faces,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) kubelets: &'a dyn Kubelets,
+    pub(crate) records: &'a Records,
+    pub(crate) own_maps: &'a OwnMaps<'a>,
 }
 
 impl MountedHere<'_> {
     /// All of them, by record, by label, or by their map: a first mount that waits in the kernel has left neither
     /// a record nor a label.
-    pub(in crate::driver) fn all(&self) -> Result<BTreeSet<VolumeId>> {
+    pub(crate) fn all(&self) -> Result<BTreeSet<VolumeId>> {
         let boot = crate::host::machine::boot_id();
         let was_here = |record: &VolumeRecord| record.was_mounted_since(&boot);
         let records = self.records.list()?.into_iter().filter(was_here);
@@ -35,7 +35,7 @@ impl MountedHere<'_> {
     }
 
     /// Whether this volume is one of them; in doubt it is.
-    pub(in crate::driver) fn has(&self, id: &VolumeId) -> bool {
+    pub(crate) fn has(&self, id: &VolumeId) -> bool {
         self.records.load(id).was_mounted_since(&crate::host::machine::boot_id())
             || self.by_label().map_or(true, |labels| labels.contains(id))
             || self.own_maps.volumes().contains(id)
@@ -51,9 +51,9 @@ impl MountedHere<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
-    use crate::driver::lookup::memory::staged;
+    use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
     use crate::host::machine::boot_id;
+    use crate::lookup::memory::staged;
     use crate::model::record::DiskMoment;
     use std::path::Path;
 

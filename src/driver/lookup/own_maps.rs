@@ -9,14 +9,14 @@ use crate::model::ids::VolumeId;
 use crate::model::shield::own_map::{MapState, OwnMap};
 
 /// Maps of volumes.
-pub(in crate::driver) struct OwnMaps<'a> {
-    pub(in crate::driver) maps: &'a dyn Maps,
-    pub(in crate::driver) deadline: Deadline,
+pub(crate) struct OwnMaps<'a> {
+    pub(crate) maps: &'a dyn Maps,
+    pub(crate) deadline: Deadline,
 }
 
 impl OwnMaps<'_> {
     /// The volume's map, as far as it can be told: for those who only look.
-    pub(in crate::driver) fn seen(&self, id: &VolumeId) -> Option<OwnMap> {
+    pub(crate) fn seen(&self, id: &VolumeId) -> Option<OwnMap> {
         self.maps.map_of(id).unwrap_or_else(|error| {
             tracing::debug!(volume = %id, %error, "whether the volume has a map cannot be told");
             None
@@ -24,7 +24,7 @@ impl OwnMaps<'_> {
     }
 
     /// The volumes that have one, for those who only look.
-    pub(in crate::driver) fn volumes(&self) -> Vec<VolumeId> {
+    pub(crate) fn volumes(&self) -> Vec<VolumeId> {
         self.maps.volumes().unwrap_or_else(|error| {
             tracing::debug!(%error, "which volumes have maps cannot be told");
             Vec::new()
@@ -32,23 +32,23 @@ impl OwnMaps<'_> {
     }
 
     /// The number of the volume's map: its mounts have it, whatever becomes of its disk.
-    pub(in crate::driver) fn number_of(&self, id: &VolumeId) -> Option<DeviceNumber> {
+    pub(crate) fn number_of(&self, id: &VolumeId) -> Option<DeviceNumber> {
         self.seen(id).map(|map| map.number)
     }
 
     /// The map, if what has it open waits for its disk: that has not let go of the volume, wherever its disk is now.
-    pub(in crate::driver) fn waited_for(&self, id: &VolumeId) -> Result<Option<OwnMap>> {
+    pub(crate) fn waited_for(&self, id: &VolumeId) -> Result<Option<OwnMap>> {
         Ok(self.maps.map_of(id)?.filter(|map| map.opened > 0 && map.state().waits()))
     }
 
     /// Whether what has the map open would wait for the disk, were it taken away now.
-    pub(in crate::driver) fn would_wait(&self, id: &VolumeId) -> Result<bool> {
+    pub(crate) fn would_wait(&self, id: &VolumeId) -> Result<bool> {
         let is_shielded = |map: &OwnMap| map.opened > 0 && map.state() == MapState::Works;
         Ok(self.maps.map_of(id)?.as_ref().is_some_and(is_shielded))
     }
 
     /// Before an unmount that would wait for ever: what it writes has nowhere to go.
-    pub(in crate::driver) fn must_not_wait(&self, id: &VolumeId) -> Result<()> {
+    pub(crate) fn must_not_wait(&self, id: &VolumeId) -> Result<()> {
         let Some(map) = self.maps.map_of(id)? else { return Ok(()) };
         let state = map.state();
         if !state.waits() {
@@ -67,7 +67,7 @@ impl OwnMaps<'_> {
 
     /// Takes the map off the volume's disk, which nothing uses any more. A map that has no disk, and that
     /// something keeps open, is in the way of none.
-    pub(in crate::driver) fn take_off(&self, id: &VolumeId) -> Result<()> {
+    pub(crate) fn take_off(&self, id: &VolumeId) -> Result<()> {
         let Some(map) = self.maps.map_of(id)? else { return Ok(()) };
         let name = &map.kernel_name;
         match self.maps.remove(id, self.deadline) {
@@ -93,7 +93,7 @@ impl OwnMaps<'_> {
 
     /// What a call left that was killed before anything used its map, and a map that has lost its disk and that
     /// nothing uses: in the way of the disk, and of no worth.
-    pub(in crate::driver) fn tidy(&self, id: &VolumeId) {
+    pub(crate) fn tidy(&self, id: &VolumeId) {
         let Some(map) = self.seen(id) else { return };
         if map.opened > 0 || map.state().works() {
             return;
@@ -109,7 +109,7 @@ impl OwnMaps<'_> {
 
     /// A map goes on as it was before a change that was not finished. What such a change has loaded is cleared, and holds
     /// its disk no more.
-    pub(in crate::driver) fn settle(&self, id: &VolumeId) {
+    pub(crate) fn settle(&self, id: &VolumeId) {
         let Some(map) = self.seen(id) else { return };
         if map.has_second_table || map.state() == MapState::Suspended {
             self.told_to_go_on(id, &map, self.maps.settle(id));
@@ -117,7 +117,7 @@ impl OwnMaps<'_> {
     }
 
     /// A map whose disk is there, and a request to it failed, sends it once more.
-    pub(in crate::driver) fn try_again(&self, id: &VolumeId) {
+    pub(crate) fn try_again(&self, id: &VolumeId) {
         let Some(map) = self.seen(id) else { return };
         let fails_there = map.state() == MapState::Fails && map.has_disk;
         if map.state() == MapState::WaitsAtPath || fails_there {
@@ -139,7 +139,7 @@ impl OwnMaps<'_> {
     }
 
     /// What waits in the volume's map fails, as it would without a map. A person wants it so.
-    pub(in crate::driver) fn end_wait(&self, id: &VolumeId) -> Result<()> {
+    pub(crate) fn end_wait(&self, id: &VolumeId) -> Result<()> {
         let Some(map) = self.maps.map_of(id)? else { return Ok(()) };
         tracing::warn!(volume = %id, map = map.kernel_name, state = map.state().words(), "what waits in the volume's map fails from here on");
         self.maps.end_wait(id)
@@ -149,7 +149,7 @@ impl OwnMaps<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::FakeMap;
+    use crate::fakes::FakeMap;
     use std::time::Duration;
 
     fn id() -> VolumeId {

@@ -47,7 +47,7 @@ fn end_wait(maps: &dyn Maps, volume: &VolumeId) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::fakes::FakeMap;
+    use crate::fakes::FakeMap;
     use crate::model::shield::own_map::OwnMap;
 
     fn ended(map: OwnMap) -> (Result<(), Vec<String>>, Vec<&'static str>) {

@@ -1,15 +1,13 @@
 //! Grow a volume: in the cloud, on the machine, and its file system, while it is mounted.
 
 use crate::cloud::{Cloud, CloudVolume};
-use crate::driver::lookup::attachment_view::{Attachments, after_all};
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::memory::Memory;
-use crate::driver::operation::{Outcome, Volume};
-use crate::driver::ownership::mount_place::belonging;
 use crate::failpoints;
 use crate::host::clock::Deadline;
 use crate::host::{Devices, FileSystems, Mounts};
+use crate::lookup::attachment_view::{Attachments, after_all};
+use crate::lookup::find_disk::Disks;
+use crate::lookup::locking::Locking;
+use crate::lookup::memory::Memory;
 use crate::model::cloud::attachment_state::VolumePhase;
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::Device;
@@ -19,21 +17,23 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::layout::Target;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::pauses::Steps;
+use crate::operation::{Outcome, Volume};
+use crate::ownership::mount_place::belonging;
 use std::path::Path;
 use std::time::Duration;
 
 /// Volumes that grow.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Expansion<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) file_systems: &'a dyn FileSystems,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) attachments: &'a Attachments<'a>,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) memory: &'a Memory<'a>,
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) file_systems: &'a dyn FileSystems,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) deadline: Deadline,
+    pub(crate) attachments: &'a Attachments<'a>,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) memory: &'a Memory<'a>,
 }
 
 impl Expansion<'_> {

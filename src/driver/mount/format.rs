@@ -4,17 +4,15 @@
 //! the last: so a mkfs that was killed can be told from a user's data, and only that is begun
 //! again, on the same plug-in of the same disk.
 
-use crate::driver::guard::free_disks::FreeDisks;
-use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::heal::recovery::Recovery;
-use crate::driver::lookup::find_disk::{Disks, must_be_allowed};
-use crate::driver::lookup::locking::Locking;
-use crate::driver::mount::format_consent::FormatConsent;
-use crate::driver::operation::{Volume, moment};
 use crate::failpoints;
+use crate::guard::free_disks::FreeDisks;
+use crate::guard::remote_mark::RemoteMarks;
+use crate::heal::recovery::Recovery;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Devices, FileSystems, NewFileSystem};
+use crate::lookup::find_disk::{Disks, must_be_allowed};
+use crate::lookup::locking::Locking;
 use crate::model::disk::contents::{Contents, FileSystem, FsType, Maker, uuid_text};
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::FormatRequester;
@@ -23,6 +21,8 @@ use crate::model::ids::{VolumeId, is_uuid};
 use crate::model::mount::mount_options::MkfsOptions;
 use crate::model::record::{Formatting, VolumeRecord};
 use crate::model::text::shown;
+use crate::mount::format_consent::FormatConsent;
+use crate::operation::{Volume, moment};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub struct OnDisk {
 }
 
 /// What stands on a volume's disk, as far as a new file system is concerned.
-pub(in crate::driver) enum DiskHolds {
+pub(crate) enum DiskHolds {
     /// A file system to mount.
     FileSystem(FileSystem),
     /// Nothing.
@@ -57,21 +57,21 @@ pub(in crate::driver) enum DiskHolds {
 /// New file systems.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Formatter<'a> {
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) file_systems: &'a dyn FileSystems,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
-    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
-    pub(in crate::driver) recovery: &'a Recovery<'a>,
-    pub(in crate::driver) consent: &'a FormatConsent<'a>,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) file_systems: &'a dyn FileSystems,
+    pub(crate) records: &'a Records,
+    pub(crate) deadline: Deadline,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) free_disks: &'a FreeDisks<'a>,
+    pub(crate) marks: &'a RemoteMarks<'a>,
+    pub(crate) recovery: &'a Recovery<'a>,
+    pub(crate) consent: &'a FormatConsent<'a>,
 }
 
 impl Formatter<'_> {
     /// Judges the disk, for mounts and for people alike. Only what this answers is ever formatted.
-    pub(in crate::driver) fn found_on(&self, volume: &Volume, disk: &Device) -> Result<DiskHolds> {
+    pub(crate) fn found_on(&self, volume: &Volume, disk: &Device) -> Result<DiskHolds> {
         let record = self.records.load(&volume.id);
         let unfinished = unfinished_on(&record, disk);
         let contents = self.file_systems.look(disk, self.deadline)?;
@@ -211,7 +211,7 @@ impl Formatter<'_> {
     }
 
     /// Makes a file system on a disk that was read and is blank, if everything else agrees.
-    pub(in crate::driver) fn format_blank(
+    pub(crate) fn format_blank(
         &self,
         volume: &Volume,
         disk: &Device,
@@ -243,7 +243,7 @@ impl Formatter<'_> {
     }
 
     /// Finishes a format of ours that was killed, on a disk that shows nothing else.
-    pub(in crate::driver) fn format_again(
+    pub(crate) fn format_again(
         &self,
         volume: &Volume,
         disk: &Device,
@@ -258,7 +258,7 @@ impl Formatter<'_> {
     }
 
     /// Formats, or formats again, by plan.
-    pub(in crate::driver) fn format(
+    pub(crate) fn format(
         &self,
         volume: &Volume,
         disk: &Device,
@@ -379,7 +379,7 @@ fn unfinished_on<'a>(record: &'a VolumeRecord, disk: &Device) -> Option<&'a Form
 /// The UUID that a file system of this volume gets: the id itself where that is a UUID, else a
 /// hash of it (FNV-1a, 128 bits) in the form of a custom UUID. So contents can be matched to
 /// their volume later.
-pub(in crate::driver) fn file_system_uuid(id: &VolumeId) -> String {
+pub(crate) fn file_system_uuid(id: &VolumeId) -> String {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let text = id.as_str();
@@ -396,7 +396,7 @@ pub(in crate::driver) fn file_system_uuid(id: &VolumeId) -> String {
 
 /// Whether a file system can be mounted as it is: there is no unfinished format of ours, or it
 /// came to its end after all, or it is another one.
-pub(in crate::driver) fn finished(found: &FileSystem, unfinished: Option<&Formatting>) -> bool {
+pub(crate) fn finished(found: &FileSystem, unfinished: Option<&Formatting>) -> bool {
     match (found.maker, unfinished) {
         (Maker::Unfinished, _) => false,
         (Maker::Finished, _) | (Maker::Unknown, None) => true,
@@ -410,7 +410,7 @@ fn changed(volume: &Volume, disk: &Device, what: &str) -> Error {
 }
 
 /// The refusal to format, with the way out.
-pub(in crate::driver) fn not_ours(volume: &Volume, disk: &Device, what: &str) -> Error {
+pub(crate) fn not_ours(volume: &Volume, disk: &Device, what: &str) -> Error {
     let (name, id) = (&disk.kernel_name, &volume.id);
     Error::refused(format!("{name} holds {what}")).hint(format!(
         "only a blank disk is formatted; if the data may go: disk format {id} (shows what is there first)"

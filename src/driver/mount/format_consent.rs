@@ -2,36 +2,36 @@
 //! [`may_format`]. Also the notes that the cloud keeps of how far a volume has come.
 
 use crate::cloud::{Cloud, CloudVolume, Note};
-use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::lookup::attachment_view::Attachments;
+use crate::guard::remote_mark::RemoteMarks;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
+use crate::lookup::attachment_view::Attachments;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::{Facts, FormatRequester, Life, Objection, may_format};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 
 /// A disk that may be formatted, by the cloud's word too.
-pub(in crate::driver) struct Consent {
+pub(crate) struct Consent {
     /// This machine's server.
     server: ServerId,
     /// What a person overrides.
-    pub(in crate::driver) overridden: Vec<Objection>,
+    pub(crate) overridden: Vec<Objection>,
 }
 
 /// Whether a disk may get a new file system.
-pub(in crate::driver) struct FormatConsent<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) this_node: &'a NodeName,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) attachments: &'a Attachments<'a>,
-    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
+pub(crate) struct FormatConsent<'a> {
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) records: &'a Records,
+    pub(crate) this_node: &'a NodeName,
+    pub(crate) deadline: Deadline,
+    pub(crate) attachments: &'a Attachments<'a>,
+    pub(crate) marks: &'a RemoteMarks<'a>,
 }
 
 impl FormatConsent<'_> {
     /// Asks the cloud and this machine's memory. Nothing is changed.
-    pub(in crate::driver) fn consent(
+    pub(crate) fn consent(
         &self,
         id: &VolumeId,
         disk: &Device,
@@ -57,11 +57,7 @@ impl FormatConsent<'_> {
     }
 
     /// What would speak against a new file system, in words: for a person to read before.
-    pub(in crate::driver) fn objections(
-        &self,
-        id: &VolumeId,
-        disk: &Device,
-    ) -> Result<Vec<String>> {
+    pub(crate) fn objections(&self, id: &VolumeId, disk: &Device) -> Result<Vec<String>> {
         let in_cloud = self.attachments.existing(id)?;
         let server = self.attachments.existing_server(self.this_node)?;
         let was_mounted = self.records.load(id).was_mounted;
@@ -72,7 +68,7 @@ impl FormatConsent<'_> {
 
     /// Notes in the cloud that the volume's format begins, before its first byte is written. Where
     /// the cloud does not allow notes the other proofs decide, and `disk doctor` says so.
-    pub(in crate::driver) fn note_begin(&self, id: &VolumeId, consent: &Consent) -> Result<()> {
+    pub(crate) fn note_begin(&self, id: &VolumeId, consent: &Consent) -> Result<()> {
         let life = Life::Begun(consent.server.clone());
         let told = self.cloud.note(id, &[Note::Life(&life)], self.deadline);
         if self.records.load(id).is_life_told {

@@ -3,10 +3,10 @@
 pub mod all_waits;
 pub mod expand;
 pub mod format;
-pub(in crate::driver) mod format_consent;
+pub(crate) mod format_consent;
 pub mod owed_marks;
 pub mod publish;
 pub mod release;
-pub(in crate::driver) mod sole_writer;
+pub(crate) mod sole_writer;
 pub mod stage;
 pub mod unmount;

@@ -1,31 +1,31 @@
 //! Marks that the cloud could not be told, or asked for, when it was time: the timer makes up for it. Until then
 //! nothing holds back a detach that is called on another machine.
 
-use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::locking::Locking;
-use crate::driver::mount::sole_writer::SoleWriter;
-use crate::driver::mount::stage::Staging;
+use crate::guard::remote_mark::RemoteMarks;
 use crate::host::Mounts;
 use crate::host::clock::Deadline;
 use crate::host::locks::{Locked, Locks};
 use crate::host::records::Records;
+use crate::lookup::find_disk::Disks;
+use crate::lookup::locking::Locking;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
+use crate::mount::sole_writer::SoleWriter;
+use crate::mount::stage::Staging;
 use std::time::Duration;
 
 /// The marks that this machine owes.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct OwedMarks<'a> {
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) locks: &'a Locks,
-    pub(in crate::driver) operation: &'a str,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
-    pub(in crate::driver) sole_writer: &'a SoleWriter<'a>,
-    pub(in crate::driver) staging: &'a Staging<'a>,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) locks: &'a Locks,
+    pub(crate) operation: &'a str,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) marks: &'a RemoteMarks<'a>,
+    pub(crate) sole_writer: &'a SoleWriter<'a>,
+    pub(crate) staging: &'a Staging<'a>,
 }
 
 impl OwedMarks<'_> {

@@ -1,22 +1,22 @@
 //! Bind the staged volume into a consumer's folder.
 
-use crate::driver::guard::Guard;
-use crate::driver::guard::let_go_volumes::LetGoVolumes;
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::memory::Memory;
-use crate::driver::mount::stage::{StageOptions, Staging};
-use crate::driver::operation::{Outcome, Volume};
-use crate::driver::ownership::mount_place::{MountPlaces, a_part_of_it, belonging, belongs_now};
 use crate::failpoints;
+use crate::guard::Guard;
+use crate::guard::let_go_volumes::LetGoVolumes;
 use crate::host::Mounts;
 use crate::host::clock::now;
 use crate::host::records::Records;
+use crate::lookup::find_disk::Disks;
+use crate::lookup::locking::Locking;
+use crate::lookup::memory::Memory;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::layout::{PublishTarget, StageTarget};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::report::tear_down::TearDown;
+use crate::mount::stage::{StageOptions, Staging};
+use crate::operation::{Outcome, Volume};
+use crate::ownership::mount_place::{MountPlaces, a_part_of_it, belonging, belongs_now};
 use std::path::Path;
 
 /// Where a volume is to be published.
@@ -37,15 +37,15 @@ pub struct Publication<'a> {
 /// Binds of volumes into the folders of consumers.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Publishing<'a> {
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) memory: &'a Memory<'a>,
-    pub(in crate::driver) places: &'a MountPlaces<'a>,
-    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
-    pub(in crate::driver) guard: &'a Guard<'a>,
-    pub(in crate::driver) staging: &'a Staging<'a>,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) memory: &'a Memory<'a>,
+    pub(crate) places: &'a MountPlaces<'a>,
+    pub(crate) let_go_volumes: &'a LetGoVolumes<'a>,
+    pub(crate) guard: &'a Guard<'a>,
+    pub(crate) staging: &'a Staging<'a>,
 }
 
 impl Publishing<'_> {

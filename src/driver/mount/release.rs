@@ -1,19 +1,19 @@
 //! What a person may do although the guard refuses it.
 
-use crate::driver::guard::flush::Flushing;
-use crate::driver::guard::free_disks::{DiskState, FreeDisks};
-use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::heal::recovery::Recovery;
-use crate::driver::lookup::disk_numbers::DiskNumbers;
-use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::own_maps::OwnMaps;
-use crate::driver::ownership::words;
+use crate::guard::flush::Flushing;
+use crate::guard::free_disks::{DiskState, FreeDisks};
+use crate::guard::remote_mark::RemoteMarks;
+use crate::heal::recovery::Recovery;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts};
+use crate::lookup::disk_numbers::DiskNumbers;
+use crate::lookup::locking::Locking;
+use crate::lookup::own_maps::OwnMaps;
 use crate::model::error::{Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::Answer;
+use crate::ownership::words;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,18 +33,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What a person gives up.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Releasing<'a> {
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
-    pub(in crate::driver) flushing: &'a Flushing<'a>,
-    pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
-    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
-    pub(in crate::driver) recovery: &'a Recovery<'a>,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) deadline: Deadline,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
+    pub(crate) flushing: &'a Flushing<'a>,
+    pub(crate) free_disks: &'a FreeDisks<'a>,
+    pub(crate) marks: &'a RemoteMarks<'a>,
+    pub(crate) recovery: &'a Recovery<'a>,
+    pub(crate) own_maps: &'a OwnMaps<'a>,
 }
 
 impl Releasing<'_> {

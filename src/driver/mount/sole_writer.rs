@@ -13,18 +13,18 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One server writes to a volume.
-pub(in crate::driver) struct SoleWriter<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) this_node: &'a NodeName,
-    pub(in crate::driver) deadline: Deadline,
+pub(crate) struct SoleWriter<'a> {
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) records: &'a Records,
+    pub(crate) this_node: &'a NodeName,
+    pub(crate) deadline: Deadline,
 }
 
 impl SoleWriter<'_> {
     /// Before a mount that may write: an error if another server has the volume too, or this one does
     /// not keep it. Answers how the cloud has just shown it; nothing where the cloud does not answer, and
     /// need not.
-    pub(in crate::driver) fn sole_writer(&self, id: &VolumeId) -> Result<Option<CloudVolume>> {
+    pub(crate) fn sole_writer(&self, id: &VolumeId) -> Result<Option<CloudVolume>> {
         let deadline = self.deadline.at_most(PATIENCE);
         let (state, server) = match self.seen(id, deadline) {
             Ok(Some(seen)) => seen,
@@ -56,7 +56,7 @@ impl SoleWriter<'_> {
 
     /// After the mark was left: a detach that was asked for before it is under way by now, or done.
     /// Without the cloud's word the disk's must do.
-    pub(in crate::driver) fn still_has(&self, id: &VolumeId) -> Result<()> {
+    pub(crate) fn still_has(&self, id: &VolumeId) -> Result<()> {
         match self.seen(id, self.deadline.at_most(PATIENCE)) {
             Ok(Some((state, server))) => self.stays(&state, &server),
             Ok(None) => Ok(()),
@@ -68,7 +68,7 @@ impl SoleWriter<'_> {
     }
 
     /// The volume, if the cloud has it at this server, and leaves it there.
-    pub(in crate::driver) fn seen_here(&self, id: &VolumeId) -> Result<Option<CloudVolume>> {
+    pub(crate) fn seen_here(&self, id: &VolumeId) -> Result<Option<CloudVolume>> {
         let seen = self.seen(id, self.deadline.at_most(PATIENCE))?;
         Ok(seen.and_then(|(state, server)| self.stays(&state, &server).is_ok().then_some(state)))
     }
@@ -127,7 +127,7 @@ impl SoleWriter<'_> {
 
     /// Remembers whether the cloud would give the volume to several servers. The caller holds the
     /// volume's lock.
-    pub(in crate::driver) fn remember_sharing(&self, id: &VolumeId, is_shareable: bool) {
+    pub(crate) fn remember_sharing(&self, id: &VolumeId, is_shareable: bool) {
         let is_shareable = Some(is_shareable);
         if self.records.load(id).is_shareable == is_shareable {
             return;

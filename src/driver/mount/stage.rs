@@ -1,27 +1,23 @@
 //! Mount the volume's disk at its stage folder; a blank one is formatted first.
 
 use crate::cloud::CloudVolume;
-use crate::driver::guard::Guard;
-use crate::driver::guard::free_disks::FreeDisks;
-use crate::driver::guard::let_go_volumes::LetGoVolumes;
-use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::heal::Healing;
-use crate::driver::heal::covering::{Covering, MapOverDisk};
-use crate::driver::heal::file_system_check::{FileSystemCheck, next_count};
-use crate::driver::heal::recovery::Recovery;
-use crate::driver::lookup::disk_numbers::DiskNumbers;
-use crate::driver::lookup::find_disk::{Disks, must_be_allowed};
-use crate::driver::lookup::find_volume::Volumes;
-use crate::driver::lookup::locking::Locking;
-use crate::driver::lookup::memory::{Memory, staged};
-use crate::driver::lookup::own_maps::OwnMaps;
-use crate::driver::mount::format::{DiskHolds, Formatter, file_system_uuid, not_ours};
-use crate::driver::mount::sole_writer::SoleWriter;
-use crate::driver::operation::{Outcome, Volume, moment};
-use crate::driver::ownership::mount_place::{MountPlaces, belonging, belongs_now};
 use crate::failpoints;
+use crate::guard::Guard;
+use crate::guard::free_disks::FreeDisks;
+use crate::guard::let_go_volumes::LetGoVolumes;
+use crate::guard::remote_mark::RemoteMarks;
+use crate::heal::Healing;
+use crate::heal::covering::{Covering, MapOverDisk};
+use crate::heal::file_system_check::{FileSystemCheck, next_count};
+use crate::heal::recovery::Recovery;
 use crate::host::clock::Deadline;
 use crate::host::{Devices, FileSystems, Hidden, MountRequest, Mounts, machine};
+use crate::lookup::disk_numbers::DiskNumbers;
+use crate::lookup::find_disk::{Disks, must_be_allowed};
+use crate::lookup::find_volume::Volumes;
+use crate::lookup::locking::Locking;
+use crate::lookup::memory::{Memory, staged};
+use crate::lookup::own_maps::OwnMaps;
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::{Device, Proof};
 use crate::model::disk::formatting::leaves_room;
@@ -33,6 +29,10 @@ use crate::model::policy::ShieldMode;
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
 use crate::model::text::shown;
+use crate::mount::format::{DiskHolds, Formatter, file_system_uuid, not_ours};
+use crate::mount::sole_writer::SoleWriter;
+use crate::operation::{Outcome, Volume, moment};
+use crate::ownership::mount_place::{MountPlaces, belonging, belongs_now};
 use std::path::Path;
 use std::time::Duration;
 
@@ -60,27 +60,27 @@ pub struct StageOptions {
 /// Mounts of volumes at their stage folders.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Staging<'a> {
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) file_systems: &'a dyn FileSystems,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
-    pub(in crate::driver) memory: &'a Memory<'a>,
-    pub(in crate::driver) volumes: &'a Volumes<'a>,
-    pub(in crate::driver) places: &'a MountPlaces<'a>,
-    pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
-    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
-    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
-    pub(in crate::driver) guard: &'a Guard<'a>,
-    pub(in crate::driver) check: &'a FileSystemCheck<'a>,
-    pub(in crate::driver) recovery: &'a Recovery<'a>,
-    pub(in crate::driver) healing: &'a Healing<'a>,
-    pub(in crate::driver) covering: &'a Covering<'a>,
-    pub(in crate::driver) sole_writer: &'a SoleWriter<'a>,
-    pub(in crate::driver) formatter: &'a Formatter<'a>,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) file_systems: &'a dyn FileSystems,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) deadline: Deadline,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
+    pub(crate) memory: &'a Memory<'a>,
+    pub(crate) volumes: &'a Volumes<'a>,
+    pub(crate) places: &'a MountPlaces<'a>,
+    pub(crate) free_disks: &'a FreeDisks<'a>,
+    pub(crate) marks: &'a RemoteMarks<'a>,
+    pub(crate) let_go_volumes: &'a LetGoVolumes<'a>,
+    pub(crate) guard: &'a Guard<'a>,
+    pub(crate) check: &'a FileSystemCheck<'a>,
+    pub(crate) recovery: &'a Recovery<'a>,
+    pub(crate) healing: &'a Healing<'a>,
+    pub(crate) covering: &'a Covering<'a>,
+    pub(crate) sole_writer: &'a SoleWriter<'a>,
+    pub(crate) formatter: &'a Formatter<'a>,
+    pub(crate) own_maps: &'a OwnMaps<'a>,
 }
 
 impl Staging<'_> {
@@ -99,7 +99,7 @@ impl Staging<'_> {
     }
 
     /// The same for a caller that holds the volume's lock.
-    pub(in crate::driver) fn stage_locked(
+    pub(crate) fn stage_locked(
         &self,
         volume: &Volume,
         target: &StageTarget,
@@ -178,7 +178,7 @@ impl Staging<'_> {
     /// detach may have come, and then another server has the volume, and its own mark; or it is under
     /// way, and the disk is here still. After it such a detach is refused. The mark is remembered last, so
     /// that a call after one that failed, or was killed, asks again.
-    pub(in crate::driver) fn mark_proven(
+    pub(crate) fn mark_proven(
         &self,
         id: &VolumeId,
         disk: &Device,
@@ -324,7 +324,7 @@ impl Staging<'_> {
 
     /// What was written into the folder while nothing was mounted there will be out of sight.
     /// The mount goes on, for the orchestrator needs it; but it is said.
-    pub(in crate::driver) fn report_hidden(&self, id: &VolumeId, folder: &Path) {
+    pub(crate) fn report_hidden(&self, id: &VolumeId, folder: &Path) {
         let Hidden { files, bytes, more } = self.mounts.hidden_in(folder);
         if files > 0 {
             let folder = folder.display();

@@ -1,23 +1,21 @@
 //! Take a volume off a folder: the consumer's, or the one where it is staged.
 
-use crate::driver::guard::Guard;
-use crate::driver::guard::flush::Flushing;
-use crate::driver::guard::free_disks::FreeDisks;
-use crate::driver::guard::leaked_copies::LeakedCopies;
-use crate::driver::guard::let_go_volumes::LetGoVolumes;
-use crate::driver::guard::letting_go::{ConsumerFolder, LettingGo};
-use crate::driver::guard::refusal::Refusals;
-use crate::driver::guard::remote_mark::RemoteMarks;
-use crate::driver::heal::recovery::Recovery;
-use crate::driver::heal::returned_disk::ReturnedDisks;
-use crate::driver::lookup::find_volume::Volumes;
-use crate::driver::lookup::locking::Locking;
-use crate::driver::operation::{Outcome, VolumeRef};
-use crate::driver::ownership::mount_place::MountPlaces;
 use crate::failpoints;
+use crate::guard::Guard;
+use crate::guard::flush::Flushing;
+use crate::guard::free_disks::FreeDisks;
+use crate::guard::leaked_copies::LeakedCopies;
+use crate::guard::let_go_volumes::LetGoVolumes;
+use crate::guard::letting_go::{ConsumerFolder, LettingGo};
+use crate::guard::refusal::Refusals;
+use crate::guard::remote_mark::RemoteMarks;
+use crate::heal::recovery::Recovery;
+use crate::heal::returned_disk::ReturnedDisks;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Devices, Hidden, Mounts, machine, worker};
+use crate::lookup::find_volume::Volumes;
+use crate::lookup::locking::Locking;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -28,6 +26,8 @@ use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
+use crate::operation::{Outcome, VolumeRef};
+use crate::ownership::mount_place::MountPlaces;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -81,24 +81,24 @@ impl DisksToFree {
 /// Unmounts.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Unmounting<'a> {
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) policy: &'a GuardPolicy,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) locking: &'a Locking<'a>,
-    pub(in crate::driver) volumes: &'a Volumes<'a>,
-    pub(in crate::driver) places: &'a MountPlaces<'a>,
-    pub(in crate::driver) flushing: &'a Flushing<'a>,
-    pub(in crate::driver) refusals: &'a Refusals<'a>,
-    pub(in crate::driver) free_disks: &'a FreeDisks<'a>,
-    pub(in crate::driver) marks: &'a RemoteMarks<'a>,
-    pub(in crate::driver) copies: &'a LeakedCopies<'a>,
-    pub(in crate::driver) letting_go: &'a LettingGo<'a>,
-    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
-    pub(in crate::driver) guard: &'a Guard<'a>,
-    pub(in crate::driver) recovery: &'a Recovery<'a>,
-    pub(in crate::driver) returned: &'a ReturnedDisks<'a>,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) policy: &'a GuardPolicy,
+    pub(crate) deadline: Deadline,
+    pub(crate) locking: &'a Locking<'a>,
+    pub(crate) volumes: &'a Volumes<'a>,
+    pub(crate) places: &'a MountPlaces<'a>,
+    pub(crate) flushing: &'a Flushing<'a>,
+    pub(crate) refusals: &'a Refusals<'a>,
+    pub(crate) free_disks: &'a FreeDisks<'a>,
+    pub(crate) marks: &'a RemoteMarks<'a>,
+    pub(crate) copies: &'a LeakedCopies<'a>,
+    pub(crate) letting_go: &'a LettingGo<'a>,
+    pub(crate) let_go_volumes: &'a LetGoVolumes<'a>,
+    pub(crate) guard: &'a Guard<'a>,
+    pub(crate) recovery: &'a Recovery<'a>,
+    pub(crate) returned: &'a ReturnedDisks<'a>,
 }
 
 impl Unmounting<'_> {
@@ -114,11 +114,7 @@ impl Unmounting<'_> {
     }
 
     /// The same where no call asks for it any more.
-    pub(in crate::driver) fn unstage_forgotten(
-        &self,
-        id: &VolumeId,
-        target: &StageTarget,
-    ) -> Result<Outcome> {
+    pub(crate) fn unstage_forgotten(&self, id: &VolumeId, target: &StageTarget) -> Result<Outcome> {
         self.take_off(VolumeRef::Id(id), &target.0, &MountRole::Stage, Requester::Timer)
     }
 

@@ -1,12 +1,12 @@
 //! Who has the volume: the one place where the guard tells a container that was given it from those
 //! that merely see the machine's folders. What is left of those is ended in `guard/leaked_copies.rs`.
 
-pub(in crate::driver) mod mount_place;
-pub(in crate::driver) mod words;
+pub(crate) mod mount_place;
+pub(crate) mod words;
 
-use crate::driver::lookup::disk_numbers::DiskNumbers;
 use crate::host::records::Records;
 use crate::host::{Census, Mounts};
+use crate::lookup::disk_numbers::DiskNumbers;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -15,12 +15,12 @@ use crate::model::mount::ownership::{Machine, NamespaceRole};
 use std::collections::BTreeSet;
 
 /// Who has a volume.
-pub(in crate::driver) struct Ownership<'a> {
-    pub(in crate::driver) faces: Faces,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
+pub(crate) struct Ownership<'a> {
+    pub(crate) faces: Faces,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
 }
 
 impl Ownership<'_> {
@@ -80,7 +80,7 @@ impl Ownership<'_> {
     }
 
     /// Whether a process of the pod has the volume still; where that cannot be told it may.
-    pub(in crate::driver) fn may_have_it(&self, id: &VolumeId, pod: &ConsumerId) -> bool {
+    pub(crate) fn may_have_it(&self, id: &VolumeId, pod: &ConsumerId) -> bool {
         let numbers = self.numbers.numbers_of(Some(id), &[]);
         match self.holders_of(Some(id), pod, &numbers) {
             Answer::Told(holders) => !holders.is_empty(),
@@ -89,7 +89,7 @@ impl Ownership<'_> {
     }
 
     /// The pods that have or had the volume, as this machine remembers.
-    pub(in crate::driver) fn consumers_of(&self, id: &VolumeId) -> BTreeSet<ConsumerId> {
+    pub(crate) fn consumers_of(&self, id: &VolumeId) -> BTreeSet<ConsumerId> {
         let record = self.records.load(id);
         record.consumers.into_keys().chain(record.published.into_keys()).collect()
     }

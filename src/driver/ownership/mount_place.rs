@@ -1,12 +1,12 @@
 //! What a mount at a folder means for a volume: whether it is the volume's, and whether it is what
 //! the folder's path leads to. Every call that works on a folder asks here.
 
-use crate::driver::lookup::disk_numbers::DiskNumbers;
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::find_volume::Volumes;
 use crate::host::clock::Deadline;
 use crate::host::records::Records;
 use crate::host::{Mounts, device_nodes};
+use crate::lookup::disk_numbers::DiskNumbers;
+use crate::lookup::find_disk::Disks;
+use crate::lookup::find_volume::Volumes;
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The volume's mount at the folder, if there is one. What is seen there must be the volume's disk.
-pub(in crate::driver) fn belonging<'l>(
+pub(crate) fn belonging<'l>(
     look: &'l Look,
     disk: &Device,
     folder: &Path,
@@ -43,18 +43,14 @@ pub(in crate::driver) fn belonging<'l>(
 }
 
 /// Another folder of the volume was bound there: who is told "already" would write to a wrong place.
-pub(in crate::driver) fn a_part_of_it(mount: &Mount) -> Error {
+pub(crate) fn a_part_of_it(mount: &Mount) -> Error {
     let (place, root) = (mount.target.display(), mount.root.display());
     Error::refused(format!("{place} holds the folder {root} of the volume, not all of it"))
         .hint(format!("it was bound there by hand; take it off: umount {place}"))
 }
 
 /// The same after a mount that succeeded: then there must be one.
-pub(in crate::driver) fn belongs_now<'l>(
-    look: &'l Look,
-    disk: &Device,
-    folder: &Path,
-) -> Result<&'l Mount> {
+pub(crate) fn belongs_now<'l>(look: &'l Look, disk: &Device, folder: &Path) -> Result<&'l Mount> {
     belonging(look, disk, folder)?.ok_or_else(|| {
         let place = folder.display();
         Error::new(Kind::Host, format!("nothing is mounted at {place} after the mount"))
@@ -63,7 +59,7 @@ pub(in crate::driver) fn belongs_now<'l>(
 
 /// The volume's mount, if what is seen at the folder was stacked on it and is not the volume's, or
 /// another folder of it.
-pub(in crate::driver) fn strangers_on(look: &Look, disk: &Device) -> Option<Covered> {
+pub(crate) fn strangers_on(look: &Look, disk: &Device) -> Option<Covered> {
     let Stands::Mount { top, beneath } = &look.stands else { return None };
     let is_other = |one: &Mount| top.disk != disk.number || top.root != one.root;
     let hidden = beneath.iter().find(|one| one.disk == disk.number && is_other(one))?;
@@ -81,19 +77,19 @@ fn under(hidden: &Mount, by: &Mount) -> Covered {
 }
 
 /// What stands at the folders of volumes.
-pub(in crate::driver) struct MountPlaces<'a> {
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
-    pub(in crate::driver) volumes: &'a Volumes<'a>,
+pub(crate) struct MountPlaces<'a> {
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) deadline: Deadline,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
+    pub(crate) volumes: &'a Volumes<'a>,
 }
 
 impl MountPlaces<'_> {
     /// The real path of a folder to be torn down; nothing if its root is not there, and nothing of
     /// it is mounted anywhere.
-    pub(in crate::driver) fn existing_folder(&self, target: &Target) -> Result<Option<PathBuf>> {
+    pub(crate) fn existing_folder(&self, target: &Target) -> Result<Option<PathBuf>> {
         let missing = match self.mounts.real_path(target) {
             Err(error) if error.kind == Kind::Missing => error,
             found => return found.map(Some),
@@ -110,7 +106,7 @@ impl MountPlaces<'_> {
 
     /// Nothing stands at the folder: then the volume's mount may stand where the folder was when it
     /// was mounted. Kubelet's root leads elsewhere since, through a link or a rename.
-    pub(in crate::driver) fn refuse_if_it_stands_elsewhere(
+    pub(crate) fn refuse_if_it_stands_elsewhere(
         &self,
         id: &VolumeId,
         target: &Target,
@@ -137,11 +133,7 @@ impl MountPlaces<'_> {
     /// Everything that is stacked at a folder may be taken off, top first, if the upper ones are
     /// the volume's as the lower ones are. Where a stranger's mount lies on the volume's, what was
     /// written there is the stranger's to keep.
-    pub(in crate::driver) fn refuse_strangers_on_top(
-        &self,
-        id: Option<&VolumeId>,
-        look: &Look,
-    ) -> Result<()> {
+    pub(crate) fn refuse_strangers_on_top(&self, id: Option<&VolumeId>, look: &Look) -> Result<()> {
         let Some(top) = look.top()? else { return Ok(()) };
         let Stands::Mount { beneath, .. } = &look.stands else { return Ok(()) };
         if beneath.iter().all(|below| below.number == top.number) {
@@ -181,7 +173,7 @@ impl MountPlaces<'_> {
 
     /// Why a mount's path does not lead to it, and the command that ends it; nothing if it does, or
     /// to another one of the volume's that is stacked on it.
-    pub(in crate::driver) fn out_of_reach(
+    pub(crate) fn out_of_reach(
         &self,
         mount: &Mount,
         table: &MountTable,
@@ -207,12 +199,7 @@ impl MountPlaces<'_> {
 
     /// Takes off again what this call has mounted, after something went wrong with it. What is seen
     /// there instead is not touched.
-    pub(in crate::driver) fn undo_mount(
-        &self,
-        folder: &Path,
-        number: DeviceNumber,
-        error: Error,
-    ) -> Error {
+    pub(crate) fn undo_mount(&self, folder: &Path, number: DeviceNumber, error: Error) -> Error {
         let undone = self.mounts.standing_at(folder).and_then(|look| match look.top()? {
             Some(top) if top.disk == number => self.mounts.unmount(top, self.deadline),
             _ => Ok(()),

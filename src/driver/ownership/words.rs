@@ -9,10 +9,10 @@ use crate::model::record::VolumeRecord;
 use std::collections::BTreeSet;
 
 /// Of more users than so many the rest is counted.
-pub(in crate::driver) const NAMED: usize = 4;
+pub(crate) const NAMED: usize = 4;
 
 /// All users, in words.
-pub(in crate::driver) fn all_of(users: &DeviceUses) -> Vec<String> {
+pub(crate) fn all_of(users: &DeviceUses) -> Vec<String> {
     let namespaces = users.namespaces.iter().map(namespace);
     let files = users.files.iter().map(file_use);
     let kernel = users.kernel.iter().map(kernel_use);
@@ -20,24 +20,24 @@ pub(in crate::driver) fn all_of(users: &DeviceUses) -> Vec<String> {
 }
 
 /// `shop/orders-0 (7a5c…)`, as far as it is known.
-pub(in crate::driver) fn labelled(pod: &ConsumerId, label: Option<&str>) -> String {
+pub(crate) fn labelled(pod: &ConsumerId, label: Option<&str>) -> String {
     match label {
         Some(label) if !label.is_empty() => format!("{label} ({pod})"),
         _ => pod.to_string(),
     }
 }
 
-pub(in crate::driver) fn cannot_tell(why: &str) -> String {
+pub(crate) fn cannot_tell(why: &str) -> String {
     format!("who uses the volume cannot be told from here: {why}")
 }
 
 /// The same as the end of a sentence about what is in use.
-pub(in crate::driver) fn users_untold(why: &str) -> String {
+pub(crate) fn users_untold(why: &str) -> String {
     format!(": by whom cannot be told from here: {why}")
 }
 
 /// The first few in words, and how many more there are.
-pub(in crate::driver) fn named<T>(all: &[T], words: impl Fn(&T) -> String) -> String {
+pub(crate) fn named<T>(all: &[T], words: impl Fn(&T) -> String) -> String {
     let mut text = all.iter().take(NAMED).map(words).collect::<Vec<_>>().join("; ");
     if all.len() > NAMED {
         text += &format!("; and {} more", all.len() - NAMED);
@@ -45,7 +45,7 @@ pub(in crate::driver) fn named<T>(all: &[T], words: impl Fn(&T) -> String) -> St
     text
 }
 
-pub(in crate::driver) fn holder(one: &Holder) -> String {
+pub(crate) fn holder(one: &Holder) -> String {
     // Who lives there may have as many as he likes.
     let mut places: Vec<_> =
         one.places.iter().take(NAMED).map(|place| place.display().to_string()).collect();
@@ -55,7 +55,7 @@ pub(in crate::driver) fn holder(one: &Holder) -> String {
     format!("{} has it at {}", one.process, places.join(", "))
 }
 
-pub(in crate::driver) fn namespace(one: &NamespaceUse) -> String {
+pub(crate) fn namespace(one: &NamespaceUse) -> String {
     let id = one.id.map_or_else(|| "a mount namespace".to_owned(), |id| id.to_string());
     let who = match one.processes.as_slice() {
         [] => match (one.user, one.keepers.first()) {
@@ -76,7 +76,7 @@ pub(in crate::driver) fn namespace(one: &NamespaceUse) -> String {
     format!("{who} ({id}, at {})", place.unwrap_or_default())
 }
 
-pub(in crate::driver) fn file_use(one: &FileUse) -> String {
+pub(crate) fn file_use(one: &FileUse) -> String {
     let how = match one.tie {
         Tie::Descriptor(number) => format!("by descriptor {number}"),
         Tie::Map => "in its memory".to_owned(),
@@ -90,7 +90,7 @@ pub(in crate::driver) fn file_use(one: &FileUse) -> String {
     format!("{} holds {} {how}", one.process, one.path.display())
 }
 
-pub(in crate::driver) fn kernel_use(one: &KernelUse) -> String {
+pub(crate) fn kernel_use(one: &KernelUse) -> String {
     match one {
         KernelUse::Holder { device, name, .. } if name.is_empty() => {
             format!("{device} is made of it")
@@ -105,23 +105,20 @@ pub(in crate::driver) fn kernel_use(one: &KernelUse) -> String {
 
 /// The namespace without its views, if it has the volume at a place of its own too: that is where it
 /// was given it.
-pub(in crate::driver) fn at_its_places(one: &NamespaceUse, machine: &Machine<'_>) -> NamespaceUse {
+pub(crate) fn at_its_places(one: &NamespaceUse, machine: &Machine<'_>) -> NamespaceUse {
     let mut shown = one.clone();
     shown.mounts.retain(|mount| machine.folder_under(mount, one).is_none());
     if shown.mounts.is_empty() { one.clone() } else { shown }
 }
 
 /// The pods that live in these namespaces.
-pub(in crate::driver) fn pods_of(held: &[&NamespaceUse]) -> BTreeSet<ConsumerId> {
+pub(crate) fn pods_of(held: &[&NamespaceUse]) -> BTreeSet<ConsumerId> {
     let processes = held.iter().flat_map(|one| &one.processes);
     processes.filter_map(|process| process.owner.pod.clone()).collect()
 }
 
 /// Who was given it, by the names that people know.
-pub(in crate::driver) fn given_to(
-    pods: &BTreeSet<ConsumerId>,
-    record: Option<&VolumeRecord>,
-) -> String {
+pub(crate) fn given_to(pods: &BTreeSet<ConsumerId>, record: Option<&VolumeRecord>) -> String {
     if pods.is_empty() {
         return "processes that have the volume at a place of their own".to_owned();
     }
@@ -133,7 +130,7 @@ pub(in crate::driver) fn given_to(
 }
 
 /// How a person ends what ordinary users keep, if they do.
-pub(in crate::driver) fn end_of_users(id: Option<&VolumeId>, left: &[&NamespaceUse]) -> String {
+pub(crate) fn end_of_users(id: Option<&VolumeId>, left: &[&NamespaceUse]) -> String {
     let is_users = |one: &&NamespaceUse| {
         let mut processes = one.processes.iter();
         one.user.is_some()
@@ -143,7 +140,7 @@ pub(in crate::driver) fn end_of_users(id: Option<&VolumeId>, left: &[&NamespaceU
     if is_kept { way_to_end_users(id) } else { String::new() }
 }
 
-pub(in crate::driver) fn way_to_end_users(id: Option<&VolumeId>) -> String {
+pub(crate) fn way_to_end_users(id: Option<&VolumeId>) -> String {
     let volume = id.map_or("<volume>", VolumeId::as_str);
     format!("; disk release --end-users {volume} ends what users keep")
 }

@@ -13,7 +13,7 @@ use crate::model::report::tear_down::TearDown;
 use std::collections::BTreeSet;
 
 /// Whose a mount of this machine is: by its path, else as it was remembered.
-pub(in crate::driver) fn own_role(
+pub(crate) fn own_role(
     faces: Faces,
     mount: &Mount,
     record: Option<&VolumeRecord>,
@@ -34,7 +34,7 @@ pub(in crate::driver) fn own_role(
     }
 }
 
-pub(in crate::driver) fn name_of(
+pub(crate) fn name_of(
     faces: Faces,
     record: Option<&VolumeRecord>,
     cloud: &CloudFact,
@@ -48,10 +48,7 @@ pub(in crate::driver) fn name_of(
     record.and_then(|record| record.name.clone()).or(recorded).or_else(folder)
 }
 
-pub(in crate::driver) fn pods_of(
-    record: Option<&VolumeRecord>,
-    mounts: &[MountFact],
-) -> Vec<PodFact> {
+pub(crate) fn pods_of(record: Option<&VolumeRecord>, mounts: &[MountFact]) -> Vec<PodFact> {
     let of_pods = mounts.iter().filter(|mount| mount.role != Role::Stranger);
     let having: BTreeSet<_> = of_pods.filter_map(|mount| mount.pod.clone()).collect();
     let consumers = record.map(|record| record.consumers.clone()).unwrap_or_default();
@@ -64,7 +61,7 @@ pub(in crate::driver) fn pods_of(
     all.into_iter().map(pod).collect()
 }
 
-pub(in crate::driver) fn refusals_of(record: &VolumeRecord, faces: Faces) -> Vec<RefusalFact> {
+pub(crate) fn refusals_of(record: &VolumeRecord, faces: Faces) -> Vec<RefusalFact> {
     let now = uptime();
     let words = |refusal: &Refusal| faces.words_of(refusal.face.as_ref());
     let fact = |(tear_down, refusal): (&TearDown, &Refusal)| RefusalFact {
@@ -81,7 +78,7 @@ pub(in crate::driver) fn refusals_of(record: &VolumeRecord, faces: Faces) -> Vec
     record.refused.iter().map(fact).collect()
 }
 
-pub(in crate::driver) fn view(volume: CloudVolume, server: Option<&ServerId>) -> CloudView {
+pub(crate) fn view(volume: CloudVolume, server: Option<&ServerId>) -> CloudView {
     let is_here = server.is_some_and(|server| volume.attachment_to(server).is_some());
     let servers = volume.attachments.iter().map(|one| (one.server.to_string(), one.since.clone()));
     let beside = || volume.mounted_beside.first().cloned();

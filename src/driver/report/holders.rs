@@ -1,13 +1,11 @@
 //! Who uses a volume, and what the metrics show of this machine.
 
 use crate::cloud::Cloud;
-use crate::driver::lookup::lost_disks::users_of_lost;
-use crate::driver::ownership::{Ownership, words};
-use crate::driver::report::facts::refusals_of;
 use crate::host::clock;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Mounts};
+use crate::lookup::lost_disks::users_of_lost;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::face::Faces;
 use crate::model::ids::{VolumeId, VolumeName};
@@ -15,6 +13,8 @@ use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, Process, Tie}
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{HolderFact, MountedOn, ProcessFact, VolumeFacts};
 use crate::model::report::metrics::{Absence, Gauges, LetGone, Refused, WaitingMap};
+use crate::ownership::{Ownership, words};
+use crate::report::facts::refusals_of;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All users of a volume.
@@ -29,13 +29,13 @@ pub struct Holders {
 /// Who uses a volume, and what is counted.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Usage<'a> {
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) ownership: &'a Ownership<'a>,
-    pub(in crate::driver) faces: Faces,
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) ownership: &'a Ownership<'a>,
+    pub(crate) faces: Faces,
 }
 
 impl Usage<'_> {
@@ -250,11 +250,7 @@ fn add(found: &mut Holders, facts: &VolumeFacts, users: &DeviceUses, is_on_gone_
 }
 
 /// A process with a file of the volume.
-pub(in crate::driver) fn file_user(
-    facts: &VolumeFacts,
-    one: &FileUse,
-    is_on_gone_disk: bool,
-) -> HolderFact {
+pub(crate) fn file_user(facts: &VolumeFacts, one: &FileUse, is_on_gone_disk: bool) -> HolderFact {
     let process = ProcessFact::from(&one.process);
     let path = one.path.display();
     let (how, what) = match one.tie {

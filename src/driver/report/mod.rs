@@ -1,5 +1,5 @@
 //! What is seen and counted, for people.
 
-pub(in crate::driver) mod facts;
+pub(crate) mod facts;
 pub mod holders;
 pub mod survey;

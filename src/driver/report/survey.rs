@@ -2,24 +2,21 @@
 //! tables and the records say, each under its own name. What cannot be seen is said, and is never
 //! taken for absent.
 
+use crate::call_counts::CallCounts;
 use crate::cloud::{Cloud, CloudVolume};
-use crate::driver::call_counts::CallCounts;
-use crate::driver::guard::let_go_volumes::LetGoVolumes;
-use crate::driver::guard::orphans::Orphans;
-use crate::driver::lookup::disk_numbers::{Belonging, DiskNumbers};
-use crate::driver::lookup::find_disk::Disks;
-use crate::driver::lookup::find_volume::Volumes;
-use crate::driver::lookup::lost_disks::{lost_numbers, users_of_lost};
-use crate::driver::lookup::other_kubelets::is_anothers;
-use crate::driver::lookup::own_maps::OwnMaps;
-use crate::driver::ownership::mount_place::MountPlaces;
-use crate::driver::report::facts::{name_of, own_role, pods_of, refusals_of, view};
-use crate::driver::report::holders::file_user;
+use crate::guard::let_go_volumes::LetGoVolumes;
+use crate::guard::orphans::Orphans;
 use crate::host::clock::Deadline;
 use crate::host::locks::Locks;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::host::{Census, Devices, Kubelets, Mounts, device_nodes};
+use crate::lookup::disk_numbers::{Belonging, DiskNumbers};
+use crate::lookup::find_disk::Disks;
+use crate::lookup::find_volume::Volumes;
+use crate::lookup::lost_disks::{lost_numbers, users_of_lost};
+use crate::lookup::other_kubelets::is_anothers;
+use crate::lookup::own_maps::OwnMaps;
 use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::face::Faces;
@@ -37,6 +34,9 @@ use crate::model::report::facts::{
 };
 use crate::model::report::health::{self, Health, Verdict};
 use crate::model::text::several;
+use crate::ownership::mount_place::MountPlaces;
+use crate::report::facts::{name_of, own_role, pods_of, refusals_of, view};
+use crate::report::holders::file_user;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -73,25 +73,25 @@ struct CloudLook {
 /// A look at every volume.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Surveying<'a> {
-    pub(in crate::driver) faces: Faces,
-    pub(in crate::driver) cloud: &'a dyn Cloud,
-    pub(in crate::driver) kubelets: &'a dyn Kubelets,
-    pub(in crate::driver) devices: &'a dyn Devices,
-    pub(in crate::driver) mounts: &'a dyn Mounts,
-    pub(in crate::driver) records: &'a Records,
-    pub(in crate::driver) locks: &'a Locks,
-    pub(in crate::driver) this_node: &'a NodeName,
-    pub(in crate::driver) census: &'a dyn Census,
-    pub(in crate::driver) counts: &'a CallCounts,
-    pub(in crate::driver) deadline: Deadline,
-    pub(in crate::driver) disks: &'a Disks<'a>,
-    pub(in crate::driver) numbers: &'a DiskNumbers<'a>,
-    pub(in crate::driver) volumes: &'a Volumes<'a>,
-    pub(in crate::driver) places: &'a MountPlaces<'a>,
-    pub(in crate::driver) let_go_volumes: &'a LetGoVolumes<'a>,
-    pub(in crate::driver) orphans: &'a Orphans<'a>,
-    pub(in crate::driver) own_maps: &'a OwnMaps<'a>,
-    pub(in crate::driver) shield: &'a ShieldPolicy,
+    pub(crate) faces: Faces,
+    pub(crate) cloud: &'a dyn Cloud,
+    pub(crate) kubelets: &'a dyn Kubelets,
+    pub(crate) devices: &'a dyn Devices,
+    pub(crate) mounts: &'a dyn Mounts,
+    pub(crate) records: &'a Records,
+    pub(crate) locks: &'a Locks,
+    pub(crate) this_node: &'a NodeName,
+    pub(crate) census: &'a dyn Census,
+    pub(crate) counts: &'a CallCounts,
+    pub(crate) deadline: Deadline,
+    pub(crate) disks: &'a Disks<'a>,
+    pub(crate) numbers: &'a DiskNumbers<'a>,
+    pub(crate) volumes: &'a Volumes<'a>,
+    pub(crate) places: &'a MountPlaces<'a>,
+    pub(crate) let_go_volumes: &'a LetGoVolumes<'a>,
+    pub(crate) orphans: &'a Orphans<'a>,
+    pub(crate) own_maps: &'a OwnMaps<'a>,
+    pub(crate) shield: &'a ShieldPolicy,
 }
 
 impl Surveying<'_> {

@@ -2,16 +2,14 @@
 
 use super::proc::{Proc, Task, has_ended};
 use super::question::{Batch, Door, Filter, Found, Line, Question, Why};
-use crate::host::kernel::{
-    self, Direction, FileLocation, loop_status, mount_namespace_beside, place_of,
-};
-use crate::host::safe_path::Way;
-use crate::host::{device_nodes, files, machine};
+use crate::kernel::{self, Direction, FileLocation, loop_status, mount_namespace_beside, place_of};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::errno_text;
 use crate::model::mount::disk_users::{NamespaceId, Tie};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::beneath;
+use crate::safe_path::Way;
+use crate::{device_nodes, files, machine};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sched::{CloneFlags, setns};

@@ -1,6 +1,6 @@
 //! The trees of cgroups, and who made folders in them.
 
-use crate::host::files;
+use crate::files;
 use crate::model::cgroup::Step;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use std::fs;

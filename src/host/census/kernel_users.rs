@@ -5,7 +5,7 @@ use super::answers::DELETED;
 use super::inspection::Inspection;
 use super::question::{Question, Why};
 use super::scan::{Party, Response};
-use crate::host::files;
+use crate::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Result, errno_text};
 use crate::model::mount::disk_users::{DeviceUses, KernelUse, Untold};

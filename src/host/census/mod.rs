@@ -40,7 +40,7 @@ pub use self::scan::Budget;
 
 use super::worker::{late, waiting_process};
 use super::{Census, device_nodes};
-use crate::host::clock::Deadline;
+use crate::clock::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::face::Faces;

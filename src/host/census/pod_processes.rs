@@ -5,7 +5,7 @@
 
 use super::cgroups::{has_controllers, is_tree};
 use super::proc::{Proc, has_ended, number_of_link};
-use crate::host::files;
+use crate::files;
 use crate::model::cgroup::{PodFolder, pod_of};
 use crate::model::ids::ConsumerId;
 use crate::model::mount::mountinfo::{Mount, MountTable};

@@ -1,13 +1,13 @@
 //! `/proc`, read with few system calls: a machine may have thousands of processes.
 
 use super::cgroups::Makers;
-use crate::host::files::{self, LONGEST_OF_KERNEL, read_rest};
-use crate::host::kernel;
-use crate::host::mount_tables;
+use crate::files::{self, LONGEST_OF_KERNEL, read_rest};
+use crate::kernel;
 use crate::model::cgroup::{Owner, Step};
 use crate::model::error::{Error, Result};
 use crate::model::mount::disk_users::{NamespaceId, Process};
 use crate::model::mount::mountinfo::MountTable;
+use crate::mount_tables;
 use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 //! Paths of others are `OsString`s: they need not be UTF-8, and a `PathBuf` that is not cannot be sent.
 
 use super::proc::Task;
-use crate::host::files;
+use crate::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::errno_text;
 use crate::model::mount::disk_users::Tie;

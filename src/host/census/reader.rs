@@ -6,7 +6,7 @@
 
 use super::answers::Reading;
 use super::question::Line;
-use crate::host::descriptors::close_range;
+use crate::descriptors::close_range;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use std::io::{self, BufRead, Write};

@@ -5,7 +5,7 @@ use super::inspection::{Inspection, namespace_in};
 use super::proc::Task;
 use super::question::{Question, Why};
 use super::scan::{Class, Party};
-use crate::host::files;
+use crate::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;

@@ -2,7 +2,7 @@
 //! called absent.
 
 use super::proc::{Proc, number_of_link};
-use crate::host::machine;
+use crate::machine;
 use crate::model::error::errno_text;
 use crate::model::mount::mountinfo::MountTable;
 use nix::fcntl::OFlag;

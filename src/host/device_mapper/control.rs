@@ -3,11 +3,11 @@
 
 use super::flags;
 use super::message::{Command, MapTarget, Message};
-use crate::host::{kernel, time_limit, worker};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::shield::map_uuid::MapUuid;
 use crate::model::shield::table_line::{self, StatusLine, TableLine};
+use crate::{kernel, time_limit, worker};
 use nix::errno::Errno;
 use std::fs::{File, OpenOptions};
 use std::path::Path;

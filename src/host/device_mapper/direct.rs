@@ -1,7 +1,7 @@
 //! A disk that is read past all caches, and whose bytes are judged where nothing else can be done.
 
-use crate::host::aligned_memory::{ALIGNMENT, AlignedMemory};
-use crate::host::confinement;
+use crate::aligned_memory::{ALIGNMENT, AlignedMemory};
+use crate::confinement;
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::place::Stretch;
 use crate::model::error::{Error, Kind, Result};

@@ -1,7 +1,7 @@
 //! Messages to device mapper: a header of the kernel's own layout, and what a command has after it.
 
 use super::flags;
-use crate::host::kernel::{DEVICE_MAPPER_HEADER, unpacked};
+use crate::kernel::{DEVICE_MAPPER_HEADER, unpacked};
 use crate::model::disk::device::DeviceNumber;
 use nix::errno::Errno;
 

@@ -6,21 +6,21 @@ mod direct;
 mod flags;
 mod journal;
 mod message;
-pub(in crate::host) mod seen;
+pub(crate) mod seen;
 mod seldom;
 mod write_count;
 mod xfs_log;
 
 use self::control::{Control, MapAnswer};
+use crate::clock::Deadline;
 use crate::failpoints;
-use crate::host::clock::Deadline;
-use crate::host::{AboveDisk, Maps};
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::shield::map_uuid::MapUuid;
 use crate::model::shield::own_map::{MapState, OwnMap};
+use crate::{AboveDisk, Maps};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -264,7 +264,7 @@ fn its_wait_was_ended(uuid: &MapUuid) -> Error {
 }
 
 /// Makes the volume's map as large as its disk is now.
-pub(in crate::host) fn grow(uuid: &MapUuid, disk: &Device) -> Result<()> {
+pub(crate) fn grow(uuid: &MapUuid, disk: &Device) -> Result<()> {
     let control = Control::of(uuid)?;
     let told = control.told()?.ok_or_else(|| missing(uuid))?;
     let sectors = disk.size / SECTOR;
@@ -288,7 +288,7 @@ pub(in crate::host) fn grow(uuid: &MapUuid, disk: &Device) -> Result<()> {
 }
 
 /// What becomes of a request to the volume's map, as far as that can be told.
-pub(in crate::host) fn state_of(sysfs: &Path, volume: &VolumeId) -> Option<MapState> {
+pub(crate) fn state_of(sysfs: &Path, volume: &VolumeId) -> Option<MapState> {
     // Only the machine's own maps can be asked.
     if sysfs != Path::new("/sys") {
         return None;
@@ -305,7 +305,7 @@ pub(in crate::host) fn state_of(sysfs: &Path, volume: &VolumeId) -> Option<MapSt
 
 /// Whether what is asked of this map fails and does not wait: then its disk's number is as good as gone. What
 /// cannot be told is no such answer.
-pub(in crate::host) fn fails(sysfs: &Path, volume: &VolumeId) -> bool {
+pub(crate) fn fails(sysfs: &Path, volume: &VolumeId) -> bool {
     state_of(sysfs, volume) == Some(MapState::Fails)
 }
 

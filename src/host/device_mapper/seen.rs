@@ -1,23 +1,23 @@
 //! Maps of ours as sysfs shows them: no command is sent for that, and no module is loaded.
 
-use crate::host::files;
+use crate::files;
 use crate::model::error::{Error, Result};
 use crate::model::shield::map_uuid::MapUuid;
 use std::path::Path;
 
 /// A map of ours in sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::host) struct SeenMap {
+pub(crate) struct SeenMap {
     /// Which.
-    pub(in crate::host) uuid: MapUuid,
+    pub(crate) uuid: MapUuid,
     /// The kernel's name of it, such as `dm-0`.
-    pub(in crate::host) kernel_name: String,
+    pub(crate) kernel_name: String,
     /// The kernel's name of the disk that it is on, if that is there and held by it.
-    pub(in crate::host) disk: Option<String>,
+    pub(crate) disk: Option<String>,
 }
 
 /// The map with this name below a tree such as `/sys`; nothing if there is none, or if it is not ours.
-pub(in crate::host) fn map_called(sysfs: &Path, kernel_name: &str) -> Result<Option<SeenMap>> {
+pub(crate) fn map_called(sysfs: &Path, kernel_name: &str) -> Result<Option<SeenMap>> {
     if !kernel_name.starts_with("dm-") {
         return Ok(None);
     }
@@ -39,12 +39,12 @@ fn map_in(folder: &Path, kernel_name: &str, uuid: MapUuid) -> Result<SeenMap> {
 }
 
 /// All maps of ours.
-pub(in crate::host) fn maps(sysfs: &Path) -> Result<Vec<SeenMap>> {
+pub(crate) fn maps(sysfs: &Path) -> Result<Vec<SeenMap>> {
     names(sysfs)?.iter().filter_map(|name| map_called(sysfs, name).transpose()).collect()
 }
 
 /// The map with this UUID. Of the others no more is read than that: a node has as many as it has volumes.
-pub(in crate::host) fn map_with(sysfs: &Path, uuid: &MapUuid) -> Result<Option<SeenMap>> {
+pub(crate) fn map_with(sysfs: &Path, uuid: &MapUuid) -> Result<Option<SeenMap>> {
     for name in names(sysfs)? {
         let folder = sysfs.join("block").join(&name);
         if let Some(found) = uuid_in(&folder)?.filter(|found| found == uuid) {

@@ -1,11 +1,11 @@
 //! Whether what is mounted through a map writes its journal often enough to be compared by it.
 
-use crate::host::files;
-use crate::host::mounts::read_table;
+use crate::files;
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::commits;
 use crate::model::error::{Error, Result};
 use crate::model::mount::mountinfo::Mount;
+use crate::mounts::read_table;
 
 /// After how many hundredths of a second an xfs writes its log.
 const XFS_WRITES_ITS_LOG: &str = "/proc/sys/fs/xfs/xfssyncd_centisecs";

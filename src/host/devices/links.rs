@@ -1,7 +1,7 @@
 //! Links in by-id: looked at to report those that lie, never followed to a disk.
 
 use super::sysfs::Sysfs;
-use crate::host::at_hand;
+use crate::at_hand;
 use crate::model::disk::device::Shown;
 use crate::model::disk::device::{Identity, Link, LinkFault};
 use std::fs;
@@ -34,7 +34,7 @@ fn what_is_wrong(sysfs: &Sysfs, wanted: &Identity, link: &Path) -> Option<String
         Ok(target) => target,
         Err(error) => return Some(format!("it leads nowhere: {error}")),
     };
-    let Some(number) = crate::host::device_nodes::number_of(&target) else {
+    let Some(number) = crate::device_nodes::number_of(&target) else {
         return Some("it leads to something that is no block device".to_owned());
     };
     let folder = match sysfs.numbered(number) {

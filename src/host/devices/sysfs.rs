@@ -1,15 +1,15 @@
 //! What disks show of themselves in sysfs, read with few system calls: a machine may have
 //! hundreds of disks, and every call looks at all of them.
 
-use crate::host::device_mapper::seen::{self, SeenMap};
-use crate::host::files::{errno_of, is_absence};
-use crate::host::worker::late;
-use crate::host::{device_mapper, files};
+use crate::device_mapper::seen::{self, SeenMap};
+use crate::files::{errno_of, is_absence};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Proof, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::ids::shows_a_uuid;
 use crate::model::mount::staleness::Doubt;
 use crate::model::shield::own_map::MapState;
+use crate::worker::late;
+use crate::{device_mapper, files};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;

@@ -2,7 +2,7 @@
 //! the disk itself answers.
 
 use super::sysfs::{DiskFolder, unread};
-use crate::host::files::{errno_of, is_absence};
+use crate::files::{errno_of, is_absence};
 use crate::model::disk::transport::Transport;
 use crate::model::error::Result;
 use std::fs;

@@ -4,8 +4,8 @@
 //! binary needs no library and works by sysfs and the kernel's events.
 
 use super::udevd;
-use crate::host::Events;
-use crate::host::clock::Deadline;
+use crate::Events;
+use crate::clock::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Shown, UdevEntry};
 use crate::model::ids::VolumeId;
 use nix::libc::dev_t;

@@ -3,9 +3,9 @@
 
 use super::place_reader::{self, PlaceReader};
 use super::samples::{sampled, unread};
+use crate::clock::Deadline;
+use crate::confinement;
 use crate::failpoints;
-use crate::host::clock::Deadline;
-use crate::host::confinement;
 use crate::model::disk::contents::blank::{self, Extent};
 use crate::model::disk::contents::{self, Contents, Read, places};
 use crate::model::disk::device::Device;

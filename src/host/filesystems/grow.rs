@@ -1,11 +1,11 @@
 //! Growing a mounted file system, by the kernel's own requests.
 
-use crate::host::clock::Deadline;
-use crate::host::{FileSystems, kernel};
+use crate::clock::Deadline;
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::leaves_room;
 use crate::model::error::{Error, Result};
+use crate::{FileSystems, kernel};
 use nix::errno::Errno;
 use std::fs::File;
 use std::path::Path;

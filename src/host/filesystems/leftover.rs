@@ -4,14 +4,14 @@ use super::blank::at_random;
 use super::make;
 use super::place_reader::PlaceReader;
 use super::samples::{sample, unread};
+use crate::clock::Deadline;
 use crate::failpoints;
-use crate::host::clock::Deadline;
-use crate::host::{NewFileSystem, device_nodes, files};
 use crate::model::disk::contents::blank::{self, Extent};
 use crate::model::disk::contents::leftover::{FirstInodes, stranger_by_copy, stranger_by_marks};
 use crate::model::disk::contents::{FsType, first_not_zero, places, uuid_bytes};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
+use crate::{NewFileSystem, device_nodes, files};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 

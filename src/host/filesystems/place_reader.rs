@@ -1,8 +1,8 @@
 //! Reads one place of a disk after the other, into the same memory.
 
 use super::samples::sample;
-use crate::host::aligned_memory::AlignedMemory;
-use crate::host::device_nodes;
+use crate::aligned_memory::AlignedMemory;
+use crate::device_nodes;
 use crate::model::disk::contents::blank::Extent;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;

@@ -1,10 +1,10 @@
 //! A mkfs that is tried in memory first: options decide what it makes, and the disk is not asked.
 
 use super::make;
-use crate::host::clock::Deadline;
-use crate::host::{NewFileSystem, files};
+use crate::clock::Deadline;
 use crate::model::disk::contents::{self, Contents, FsType, Read, ReadSample, places};
 use crate::model::error::{Error, Result};
+use crate::{NewFileSystem, files};
 use std::os::unix::fs::FileExt;
 
 /// What is made depends on the options and not on the size, and some options fill as much memory as this.

@@ -1,12 +1,12 @@
 //! Which disk a btrfs is on: its mounts show a number of no device, so the kernel is asked.
 
-use crate::host::safe_path::mount_id;
-use crate::host::{files, kernel, worker};
 use crate::model::disk::contents::uuid_text;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::face::Faces;
 use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::safe_path::mount_id;
+use crate::{files, kernel, worker};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;

@@ -2,13 +2,13 @@
 //! refuses the second one with an error that says nothing of it.
 
 use super::table::read_table;
-use crate::host::census::KernelCensus;
-use crate::host::{Census, MountRequest, kernel, worker};
+use crate::census::KernelCensus;
 use crate::model::disk::contents::{FsType, uuid_text};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::Error;
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::mountinfo::Mount;
+use crate::{Census, MountRequest, kernel, worker};
 use nix::errno::Errno;
 use nix::libc::{O_DIRECTORY, O_NOFOLLOW};
 use std::fs::{self, File, OpenOptions};

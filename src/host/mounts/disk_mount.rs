@@ -2,7 +2,7 @@
 
 use super::clones;
 use super::failure::failed;
-use crate::host::MountRequest;
+use crate::MountRequest;
 use crate::model::disk::file_system::FsType;
 use crate::model::error::Error;
 use nix::errno::Errno;

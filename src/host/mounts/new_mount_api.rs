@@ -4,9 +4,9 @@
 use super::disk_mount;
 use super::failure::{Failure, failed};
 use super::place;
+use crate::MountRequest;
 use crate::failpoints;
-use crate::host::MountRequest;
-use crate::host::kernel;
+use crate::kernel;
 use crate::model::error::{Error, Kind};
 use crate::model::mount::mount_options::Flag;
 use crate::model::mount::mountinfo::Mount;

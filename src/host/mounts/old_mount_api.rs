@@ -3,8 +3,8 @@
 use super::disk_mount::{data_of, refused};
 use super::failure::failed;
 use super::place;
+use crate::MountRequest;
 use crate::failpoints;
-use crate::host::MountRequest;
 use crate::model::error::Result;
 use crate::model::mount::mount_options::Flag;
 use crate::model::mount::mountinfo::Mount;

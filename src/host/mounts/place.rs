@@ -3,10 +3,10 @@
 
 use super::failure::{Failure, failed};
 use super::table::read_table;
-use crate::host::safe_path::{Way, mount_id};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::Mount;
+use crate::safe_path::{Way, mount_id};
 use rustix::fs::{Mode, mkdirat};
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};

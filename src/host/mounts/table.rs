@@ -2,11 +2,11 @@
 
 use super::btrfs;
 use crate::failpoints;
-use crate::host::mount_tables;
-use crate::host::worker::late;
 use crate::model::error::{Error, Result};
 use crate::model::face::Faces;
 use crate::model::mount::mountinfo::MountTable;
+use crate::mount_tables;
+use crate::worker::late;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::cell::RefCell;
 use std::fs::File;
@@ -55,7 +55,7 @@ pub(super) fn read_table_with_disks(faces: Faces) -> Result<MountTable> {
 }
 
 /// The mounts of this thread's namespace.
-pub(in crate::host) fn read_table() -> Result<MountTable> {
+pub(crate) fn read_table() -> Result<MountTable> {
     // `thread-self`, not `self`: the latter shows the namespace of the main thread.
     let path = "/proc/thread-self/mountinfo";
     failpoints::effect("mounts.table")?;

@@ -18,10 +18,10 @@ const ATIME_MASK: u64 = 0x70;
 const USUAL: u64 = READ_ONLY | NO_SUID | NO_DEV | NO_EXEC | NO_DIR_ATIME;
 
 /// The owners of files are shown through a user namespace.
-pub(in crate::host::remount) const ID_MAPPED: u64 = 0x10_0000;
+pub(in crate::remount) const ID_MAPPED: u64 = 0x10_0000;
 
 /// What a clone gets and loses to become what these options of a mount say.
-pub(in crate::host::remount) fn of(options: &str) -> (u64, u64) {
+pub(in crate::remount) fn of(options: &str) -> (u64, u64) {
     let mut set = 0;
     // Access times that are always written have no word of their own.
     let mut atime = STRICT_ATIME;
@@ -42,7 +42,7 @@ pub(in crate::host::remount) fn of(options: &str) -> (u64, u64) {
 }
 
 /// The same as flags of mount(2), which are all that the mount then has.
-pub(in crate::host::remount) fn flags_of(options: &str) -> MsFlags {
+pub(in crate::remount) fn flags_of(options: &str) -> MsFlags {
     /// `MS_NOSYMFOLLOW`, Linux 5.10.
     const NO_SYMLINK_FOLLOW: MsFlags = MsFlags::from_bits_retain(0x100);
     let mut flags = MsFlags::empty();
@@ -68,7 +68,7 @@ pub(in crate::host::remount) fn flags_of(options: &str) -> MsFlags {
 }
 
 /// Whether the options say that owners are shown through a user namespace.
-pub(in crate::host::remount) fn is_id_mapped(options: &str) -> bool {
+pub(in crate::remount) fn is_id_mapped(options: &str) -> bool {
     options.split(',').any(|option| option == "idmapped")
 }
 

@@ -7,10 +7,10 @@ use super::detached::{New, source};
 use super::namespace::{Inside, failed, number_of, take_root};
 use super::nested::{Nested, Piece, What, place_in};
 use super::parent_mounts::{Ground, Ready};
-use crate::host::safe_path::is_folder;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::safe_path::is_folder;
 use nix::mount::MsFlags;
 use nix::sys::stat::{Mode as NixMode, SFlag, makedev, mknodat};
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
@@ -21,7 +21,7 @@ use std::path::{Component, Path};
 
 /// What a mount was made of.
 #[derive(Debug)]
-pub(in crate::host::remount) struct Origin {
+pub(in crate::remount) struct Origin {
     number: DeviceNumber,
     /// The path that was given for it, which the mount table goes on to show.
     source: String,
@@ -30,7 +30,7 @@ pub(in crate::host::remount) struct Origin {
 }
 
 impl Origin {
-    pub(in crate::host::remount) fn of(here: &Inside, fresh: &OwnedFd) -> Result<Self> {
+    pub(in crate::remount) fn of(here: &Inside, fresh: &OwnedFd) -> Result<Self> {
         let id = here.mount_id(fresh)?;
         let table = here.table()?;
         let mount = table.mounts().iter().find(|mount| mount.id == id).ok_or_else(|| {
@@ -56,16 +56,16 @@ fn is_path_of_a_node(path: &Path) -> bool {
 }
 
 /// Makes new mounts and sends them.
-pub(in crate::host::remount) struct Workshop<'a> {
-    pub(in crate::host::remount) origin: &'a Origin,
-    pub(in crate::host::remount) stale: &'a [Mount],
-    pub(in crate::host::remount) news: &'a BTreeMap<u32, New>,
+pub(in crate::remount) struct Workshop<'a> {
+    pub(in crate::remount) origin: &'a Origin,
+    pub(in crate::remount) stale: &'a [Mount],
+    pub(in crate::remount) news: &'a BTreeMap<u32, New>,
     /// What did not come along, by the old mounts' ids.
-    pub(in crate::host::remount) notes: RefCell<HashMap<u32, Vec<String>>>,
+    pub(in crate::remount) notes: RefCell<HashMap<u32, Vec<String>>>,
 }
 
 impl Workshop<'_> {
-    pub(in crate::host::remount) fn send(
+    pub(in crate::remount) fn send(
         &self,
         inside: &Inside,
         grounds: &mut [Ground],
@@ -183,7 +183,7 @@ fn are_twins(one: &Mount, other: &Mount) -> bool {
 }
 
 /// The copy of a mount in the scratch namespace.
-pub(in crate::host::remount) fn twin<'t>(
+pub(in crate::remount) fn twin<'t>(
     inside: &Inside,
     table: &'t MountTable,
     of: &Mount,
@@ -290,7 +290,7 @@ fn errno_of(errno: rustix::io::Errno) -> nix::errno::Errno {
 }
 
 /// Puts a new mount on the old one, in the namespace that the new disk is mounted in.
-pub(in crate::host::remount) fn put_on(
+pub(in crate::remount) fn put_on(
     inside: &Inside,
     fresh: &OwnedFd,
     old: &Mount,

@@ -3,11 +3,11 @@
 
 use super::attributes::{self, ID_MAPPED};
 use super::namespace::{Inside, attach, clone, failed};
-use crate::host::kernel::{MountChange, change_mount, owner_of_namespace};
-use crate::host::safe_path::is_folder;
+use crate::kernel::{MountChange, change_mount, owner_of_namespace};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, group_of};
+use crate::safe_path::is_folder;
 use nix::mount::MsFlags;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use std::path::Path;
 
 /// What an old mount is to be replaced by.
 #[derive(Debug)]
-pub(in crate::host::remount) enum New {
+pub(in crate::remount) enum New {
     /// This detached mount.
     Tree(OwnedFd),
     /// One that is made where it is needed.
@@ -26,24 +26,24 @@ pub(in crate::host::remount) enum New {
 }
 
 /// The new mounts by the old ones' ids, and why there is none of some.
-pub(in crate::host::remount) type NewMounts = (BTreeMap<u32, New>, HashMap<u32, String>);
+pub(in crate::remount) type NewMounts = (BTreeMap<u32, New>, HashMap<u32, String>);
 
 /// The new file system, as the machine has it mounted.
-pub(in crate::host::remount) struct Family<'a> {
-    pub(in crate::host::remount) here: &'a Inside,
-    pub(in crate::host::remount) fresh: &'a OwnedFd,
+pub(in crate::remount) struct Family<'a> {
+    pub(in crate::remount) here: &'a Inside,
+    pub(in crate::remount) fresh: &'a OwnedFd,
     /// A peer group, and who stands for it.
-    pub(in crate::host::remount) group: Option<(u32, &'a OwnedFd)>,
+    pub(in crate::remount) group: Option<(u32, &'a OwnedFd)>,
 }
 
 /// Whether an old mount was a peer in the group.
-pub(in crate::host::remount) fn is_peer(old: &Mount, group: Option<u32>) -> bool {
+pub(in crate::remount) fn is_peer(old: &Mount, group: Option<u32>) -> bool {
     group.is_some() && group_of(&old.propagation, "shared:") == group
 }
 
 impl Family<'_> {
     /// A new one for each old one.
-    pub(in crate::host::remount) fn all(
+    pub(in crate::remount) fn all(
         &self,
         stale: &[Mount],
         namespace: Option<&File>,
@@ -147,11 +147,7 @@ impl Family<'_> {
 }
 
 /// The place on the new file system that the old mount showed.
-pub(in crate::host::remount) fn source(
-    here: &Inside,
-    fresh: &OwnedFd,
-    old: &Mount,
-) -> Result<OwnedFd> {
+pub(in crate::remount) fn source(here: &Inside, fresh: &OwnedFd, old: &Mount) -> Result<OwnedFd> {
     let root = &old.root;
     let deleted = || Error::refused(format!("its folder {} no longer exists", root.display()));
     // So the kernel marks the root of a mount that was removed from its folder.

@@ -2,9 +2,7 @@
 //! them, and the whole table is as long as the machine has mounts.
 
 use super::namespace::number_of;
-use crate::host::kernel::{
-    MountState, all_mounts, is_anything_on, state_of_mount, unique_id_of_mount,
-};
+use crate::kernel::{MountState, all_mounts, is_anything_on, state_of_mount, unique_id_of_mount};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::replacement::{Propagation, group_of};
 use nix::mount::MsFlags;
@@ -15,14 +13,14 @@ use std::os::unix::ffi::OsStrExt;
 /// What a table said, with the ids that no other mounts of this boot ever have: those in the table are given again as soon
 /// as a mount has gone.
 #[derive(Debug)]
-pub(in crate::host::remount) struct KnownMounts {
+pub(in crate::remount) struct KnownMounts {
     lines: HashMap<u32, (u64, Mount)>,
 }
 
 impl KnownMounts {
     /// Those of a table of this thread's namespace that still are as it says. None of them where the kernel
     /// cannot be asked (before Linux 6.8).
-    pub(in crate::host::remount) fn of(table: &MountTable) -> Self {
+    pub(in crate::remount) fn of(table: &MountTable) -> Self {
         let mut by_id: HashMap<u32, &Mount> =
             table.mounts().iter().map(|mount| (mount.id, mount)).collect();
         let mut lines = HashMap::new();
@@ -40,7 +38,7 @@ impl KnownMounts {
     /// An old mount and the one that it stands on, if the kernel says at this moment that both are as they were, and
     /// that nothing stands on the old one: then the whole table would say no more of it. Else nothing, and
     /// the whole is to be read.
-    pub(in crate::host::remount) fn still(&self, old: &Mount) -> Option<MountTable> {
+    pub(in crate::remount) fn still(&self, old: &Mount) -> Option<MountTable> {
         let (unique, line) =
             self.lines.get(&old.id).filter(|(_, line)| line.number == old.number)?;
         let state = state_of_mount(*unique).ok().filter(|state| is_as(line, state))?;
@@ -53,7 +51,7 @@ impl KnownMounts {
 }
 
 /// The line of the new mount, if it is where the old one was and nothing stands on it.
-pub(in crate::host::remount) fn in_its_place(tree: &OwnedFd, old: &Mount) -> Option<MountTable> {
+pub(in crate::remount) fn in_its_place(tree: &OwnedFd, old: &Mount) -> Option<MountTable> {
     let number = number_of(tree).ok()?;
     let unique = unique_id_of_mount(tree).ok()?;
     let state = state_of_mount(unique).ok()?;
@@ -93,10 +91,10 @@ fn fields(state: &MountState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::remount::namespace::Inside;
-    use crate::host::remount::tests::{apart, propagate, tmpfs};
-    use crate::host::safe_path::Way;
     use crate::model::disk::device::DeviceNumber;
+    use crate::remount::namespace::Inside;
+    use crate::remount::tests::{apart, propagate, tmpfs};
+    use crate::safe_path::Way;
     use nix::mount::{MntFlags, umount2};
 
     const LINE: &str = "40 20 7:0 /sub /data rw shared:5 master:6 - ext4 v rw";

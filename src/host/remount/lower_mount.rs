@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// The mounts inside one mount, as far as they are seen, that have no counterpart at the same place inside another one.
-pub(in crate::host::remount) fn missing<'t>(
+pub(in crate::remount) fn missing<'t>(
     table: &'t MountTable,
     of: &Mount,
     other: &Mount,
@@ -45,7 +45,7 @@ fn below<'m>(mount: &'m Mount, base: &Mount) -> &'m Path {
 
 /// What is mounted at the same place on each mount that shares with the ground of this one, or follows it: what is put
 /// beneath this one comes beneath those.
-pub(in crate::host::remount) fn copies<'t>(
+pub(in crate::remount) fn copies<'t>(
     table: &'t MountTable,
     ground: &Mount,
     old: &Mount,
@@ -69,7 +69,7 @@ pub(in crate::host::remount) fn copies<'t>(
 /// An unmount that comes by propagation leaves what lies on the mount that it takes off. So the same place is
 /// unmounted in a scratch copy of the namespace, which only the ground here follows: that cannot be had where the
 /// ground shares with others, of whom each would lose its new mount.
-pub(in crate::host::remount) fn draw_out(
+pub(in crate::remount) fn draw_out(
     inside: &Inside,
     table: &MountTable,
     old: &Mount,
@@ -104,7 +104,7 @@ pub(in crate::host::remount) fn draw_out(
 
 /// Each mount of the new disk that lies on another one, with that one, if the lower one has come since: beneath one that
 /// had its turn before.
-pub(in crate::host::remount) fn doubles<'t>(
+pub(in crate::remount) fn doubles<'t>(
     table: &'t MountTable,
     fresh: DeviceNumber,
     before: &HashSet<u32>,

@@ -4,17 +4,14 @@ use crate::model::mount::mountinfo::{Mount, MountTable};
 use std::collections::{HashMap, HashSet};
 
 /// A mount that stands on another one.
-pub(in crate::host::remount) fn children(
-    table: &MountTable,
-    of: u32,
-) -> impl Iterator<Item = &Mount> {
+pub(in crate::remount) fn children(table: &MountTable, of: u32) -> impl Iterator<Item = &Mount> {
     // The root of a namespace is written as standing on itself.
     table.mounts().iter().filter(move |mount| mount.parent == of && mount.id != of)
 }
 
 /// What a mount stands on by this table. When it was listed it may have stood on another one: what the switch of a third
 /// one let come beneath it is its ground now.
-pub(in crate::host::remount) fn ground<'t>(table: &'t MountTable, of: &Mount) -> Option<&'t Mount> {
+pub(in crate::remount) fn ground<'t>(table: &'t MountTable, of: &Mount) -> Option<&'t Mount> {
     let is_it = |mount: &&Mount| mount.id == of.id && mount.number == of.number;
     let now = table.mounts().iter().find(is_it)?;
     table.mounts().iter().find(|mount| mount.id == now.parent && mount.id != now.id)
@@ -22,10 +19,10 @@ pub(in crate::host::remount) fn ground<'t>(table: &'t MountTable, of: &Mount) ->
 
 /// What stands on each mount: looked up once where it is asked for many, for who lives in the namespace decides how
 /// many there are, and how deep.
-pub(in crate::host::remount) struct Standing<'t>(HashMap<u32, Vec<&'t Mount>>);
+pub(in crate::remount) struct Standing<'t>(HashMap<u32, Vec<&'t Mount>>);
 
 impl<'t> Standing<'t> {
-    pub(in crate::host::remount) fn of(table: &'t MountTable) -> Self {
+    pub(in crate::remount) fn of(table: &'t MountTable) -> Self {
         let mut standing: HashMap<u32, Vec<&Mount>> = HashMap::new();
         for mount in table.mounts().iter().filter(|mount| mount.parent != mount.id) {
             standing.entry(mount.parent).or_default().push(mount);
@@ -34,7 +31,7 @@ impl<'t> Standing<'t> {
     }
 
     /// Everything that stands on a mount, the lower ones first.
-    pub(in crate::host::remount) fn on(&self, of: u32) -> Vec<&'t Mount> {
+    pub(in crate::remount) fn on(&self, of: u32) -> Vec<&'t Mount> {
         let mut found: Vec<&Mount> = Vec::new();
         let (mut layer, mut seen) = (vec![of], HashSet::new());
         while !layer.is_empty() {
@@ -49,23 +46,23 @@ impl<'t> Standing<'t> {
 }
 
 /// Everything that stands on a mount, the lower ones first.
-pub(in crate::host::remount) fn descendants(table: &MountTable, of: u32) -> Vec<&Mount> {
+pub(in crate::remount) fn descendants(table: &MountTable, of: u32) -> Vec<&Mount> {
     // Most have none, and need no look at the others.
     if children(table, of).next().is_none() { Vec::new() } else { Standing::of(table).on(of) }
 }
 
 /// The ids of those.
-pub(in crate::host::remount) fn ids_below(table: &MountTable, old: &Mount) -> Vec<u32> {
+pub(in crate::remount) fn ids_below(table: &MountTable, old: &Mount) -> Vec<u32> {
     descendants(table, old.id).iter().map(|mount| mount.id).collect()
 }
 
 /// Whether a mount is in the table still. Its id alone says nothing: the next new mount gets it.
-pub(in crate::host::remount) fn has(table: &MountTable, wanted: &Mount) -> bool {
+pub(in crate::remount) fn has(table: &MountTable, wanted: &Mount) -> bool {
     table.mounts().iter().any(|mount| mount.id == wanted.id && mount.number == wanted.number)
 }
 
 /// What a mount stands on, and what that stands on, and so on.
-pub(in crate::host::remount) fn ancestors<'t>(
+pub(in crate::remount) fn ancestors<'t>(
     table: &'t MountTable,
     of: &Mount,
 ) -> impl Iterator<Item = u32> + 't {
@@ -81,10 +78,7 @@ pub(in crate::host::remount) fn ancestors<'t>(
 }
 
 /// Parents before children.
-pub(in crate::host::remount) fn in_order<'a>(
-    table: &MountTable,
-    stale: &'a [Mount],
-) -> Vec<&'a Mount> {
+pub(in crate::remount) fn in_order<'a>(table: &MountTable, stale: &'a [Mount]) -> Vec<&'a Mount> {
     let parents = parents(table);
     let mut depths: HashMap<u32, usize> = HashMap::new();
     let mut depth = |mount: &Mount| {

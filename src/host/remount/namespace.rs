@@ -4,13 +4,13 @@
 //! used by descriptor alone. Mounts are told by the ids in fdinfo, which asks no file system: a
 //! dead one answers nothing.
 
-use crate::host::files::{LONGEST_OF_KERNEL, read_rest};
-use crate::host::kernel::owner_of_namespace;
-use crate::host::mount_tables;
-use crate::host::safe_path::Way;
+use crate::files::{LONGEST_OF_KERNEL, read_rest};
+use crate::kernel::owner_of_namespace;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::mount_tables;
+use crate::safe_path::Way;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat as nix_openat};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -29,19 +29,19 @@ use std::path::Path;
 /// The path of a descriptor itself.
 const EMPTY: &str = "";
 
-pub(in crate::host::remount) fn failed(doing: impl Display, error: impl Into<io::Error>) -> Error {
+pub(in crate::remount) fn failed(doing: impl Display, error: impl Into<io::Error>) -> Error {
     Error::io(doing, &error.into())
 }
 
 /// The namespace that this thread is in.
 #[derive(Debug)]
-pub(in crate::host::remount) struct Inside {
+pub(in crate::remount) struct Inside {
     /// The machine's own: a container's may be of another PID namespace, or none.
     proc: File,
     namespace: File,
     /// The root folder, where it need not be the namespace's root.
     root: Option<OwnedFd>,
-    pub(in crate::host::remount) way: Way,
+    pub(in crate::remount) way: Way,
 }
 
 impl Inside {
@@ -50,7 +50,7 @@ impl Inside {
     ///
     /// The kernel lets no thread into another namespace that shares them with others (EINVAL), and
     /// what a thread changes of them must not reach the others.
-    pub(in crate::host::remount) fn here(way: Way) -> Result<Self> {
+    pub(in crate::remount) fn here(way: Way) -> Result<Self> {
         unshare(CloneFlags::CLONE_FS).map_err(|errno| failed("leave the common root", errno))?;
         let proc = File::open("/proc").map_err(|error| failed("open /proc", error))?;
         let namespace = namespace_of(&proc)?;
@@ -58,14 +58,14 @@ impl Inside {
     }
 
     /// Takes this thread into a namespace, for good.
-    pub(in crate::host::remount) fn into(self, namespace: File) -> Result<Self> {
+    pub(in crate::remount) fn into(self, namespace: File) -> Result<Self> {
         let inside = Self { namespace, root: None, ..self };
         inside.back()?;
         Ok(inside)
     }
 
     /// The same in one step; without a namespace it stays where it is.
-    pub(in crate::host::remount) fn enter(namespace: Option<File>, way: Way) -> Result<Self> {
+    pub(in crate::remount) fn enter(namespace: Option<File>, way: Way) -> Result<Self> {
         let here = Self::here(way)?;
         match namespace {
             Some(namespace) => here.into(namespace),
@@ -74,12 +74,12 @@ impl Inside {
     }
 
     /// Whether it is the namespace that the thread began in.
-    pub(in crate::host::remount) fn is_own(&self) -> bool {
+    pub(in crate::remount) fn is_own(&self) -> bool {
         self.root.is_some()
     }
 
     /// Out of a scratch copy, which ends by that.
-    pub(in crate::host::remount) fn back(&self) -> Result<()> {
+    pub(in crate::remount) fn back(&self) -> Result<()> {
         let doing = "enter the mount namespace";
         setns(&self.namespace, CloneFlags::CLONE_NEWNS).map_err(|errno| failed(doing, errno))?;
         if let Some(root) = &self.root {
@@ -92,10 +92,7 @@ impl Inside {
 
     /// Runs in a scratch copy of this namespace, of which nothing stays: its mounts end without
     /// propagation.
-    pub(in crate::host::remount) fn in_scratch<T>(
-        &self,
-        work: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
+    pub(in crate::remount) fn in_scratch<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         unshare(CloneFlags::CLONE_NEWNS)
             .map_err(|errno| failed("copy the mount namespace", errno))?;
         let done = work();
@@ -105,7 +102,7 @@ impl Inside {
 
     /// Steps out of a scratch copy, which goes on to be, and in again. Only where the root need not
     /// be another one than the namespace's.
-    pub(in crate::host::remount) fn out_of_scratch<T>(
+    pub(in crate::remount) fn out_of_scratch<T>(
         &self,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
@@ -118,7 +115,7 @@ impl Inside {
     }
 
     /// The namespace's owner, to tell whether it is this process's.
-    pub(in crate::host::remount) fn is_of_our_users(&self) -> bool {
+    pub(in crate::remount) fn is_of_our_users(&self) -> bool {
         let id = |namespace: &File| namespace.metadata().map(|found| found.ino()).ok();
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         let own = nix_openat(&self.proc, "thread-self/ns/user", flags, NixMode::empty()).ok();
@@ -155,7 +152,7 @@ impl Inside {
     }
 
     /// The mounts here.
-    pub(in crate::host::remount) fn table(&self) -> Result<MountTable> {
+    pub(in crate::remount) fn table(&self) -> Result<MountTable> {
         let path = "thread-self/mountinfo";
         let text = self.open(path).and_then(mount_tables::read);
         MountTable::parse(&text.map_err(|error| failed(format!("read {path}"), error))?)
@@ -171,7 +168,7 @@ impl Inside {
     }
 
     /// The id of the mount that a descriptor was opened through.
-    pub(in crate::host::remount) fn mount_id(&self, place: &OwnedFd) -> Result<u32> {
+    pub(in crate::remount) fn mount_id(&self, place: &OwnedFd) -> Result<u32> {
         let path = format!("thread-self/fdinfo/{}", place.as_raw_fd());
         let text = self.read(&path).map_err(|error| failed(format!("read {path}"), error))?;
         let mut lines = text.split(|byte| *byte == b'\n');
@@ -181,7 +178,7 @@ impl Inside {
     }
 
     /// Opens the root of a mount, if the way to it leads there.
-    pub(in crate::host::remount) fn pin(&self, mount: &Mount) -> Result<OwnedFd> {
+    pub(in crate::remount) fn pin(&self, mount: &Mount) -> Result<OwnedFd> {
         let place = self.way.open(&mount.target)?;
         let found = self.mount_id(&place)?;
         if found == mount.id {
@@ -192,7 +189,7 @@ impl Inside {
     }
 
     /// Opens a place below an open one and on the same mount.
-    pub(in crate::host::remount) fn below(
+    pub(in crate::remount) fn below(
         &self,
         folder: &OwnedFd,
         path: &Path,
@@ -217,7 +214,7 @@ impl Inside {
 
     /// Whether the mount came from a more privileged namespace with those around it. What lies
     /// under such a one must not be revealed: it cannot be taken off, nor anything put beneath.
-    pub(in crate::host::remount) fn is_locked(&self, place: &OwnedFd) -> bool {
+    pub(in crate::remount) fn is_locked(&self, place: &OwnedFd) -> bool {
         // The lock is asked for (EINVAL) before whether any process uses the mount (EBUSY): and that
         // we do, by the descriptor, so that it is never taken off here.
         let asked = self.by_path(place, |path| umount2(path, MntFlags::MNT_EXPIRE));
@@ -225,13 +222,13 @@ impl Inside {
     }
 
     /// Takes a mount off with all that is mounted in it, whatever uses it.
-    pub(in crate::host::remount) fn detach(&self, place: &OwnedFd) -> Result<()> {
+    pub(in crate::remount) fn detach(&self, place: &OwnedFd) -> Result<()> {
         self.by_path(place, |path| umount2(path, MntFlags::MNT_DETACH))
             .map_err(|errno| failed("take the dead mount off", errno))
     }
 
     /// Mounts something at a place: what it is made of is told by a path.
-    pub(in crate::host::remount) fn mount(
+    pub(in crate::remount) fn mount(
         &self,
         place: &OwnedFd,
         source: &str,
@@ -244,7 +241,7 @@ impl Inside {
     }
 
     /// Binds a place to another one.
-    pub(in crate::host::remount) fn bind(
+    pub(in crate::remount) fn bind(
         &self,
         from: &OwnedFd,
         to: &OwnedFd,
@@ -257,25 +254,21 @@ impl Inside {
     }
 
     /// Gives a mount these flags and no others.
-    pub(in crate::host::remount) fn give_flags(
-        &self,
-        place: &OwnedFd,
-        flags: MsFlags,
-    ) -> Result<()> {
+    pub(in crate::remount) fn give_flags(&self, place: &OwnedFd, flags: MsFlags) -> Result<()> {
         let how = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | flags;
         self.by_path(place, |path| mount(None::<&str>, path, None::<&str>, how, None::<&str>))
             .map_err(|errno| failed("give the new mount its flags", errno))
     }
 
     /// Changes whether and with whom a mount shares.
-    pub(in crate::host::remount) fn propagate(&self, place: &OwnedFd, how: MsFlags) -> Result<()> {
+    pub(in crate::remount) fn propagate(&self, place: &OwnedFd, how: MsFlags) -> Result<()> {
         self.by_path(place, |path| mount(None::<&str>, path, None::<&str>, how, None::<&str>))
             .map_err(|errno| failed("change the propagation of a mount", errno))
     }
 }
 
 /// Makes a folder the root of this thread, until it goes to a namespace.
-pub(in crate::host::remount) fn take_root(folder: &OwnedFd) -> Result<()> {
+pub(in crate::remount) fn take_root(folder: &OwnedFd) -> Result<()> {
     fchdir(folder).and_then(|()| chroot(".")).map_err(|errno| failed("take another root", errno))
 }
 
@@ -287,7 +280,7 @@ fn namespace_of(proc: &File) -> Result<File> {
 }
 
 /// A detached copy of the mount that a place is on, with the place as its root.
-pub(in crate::host::remount) fn clone(
+pub(in crate::remount) fn clone(
     place: impl AsFd,
     also: OpenTreeFlags,
 ) -> rustix::io::Result<OwnedFd> {
@@ -298,7 +291,7 @@ pub(in crate::host::remount) fn clone(
 }
 
 /// Attaches a detached mount at a place.
-pub(in crate::host::remount) fn attach(
+pub(in crate::remount) fn attach(
     tree: &OwnedFd,
     place: &OwnedFd,
     how: MoveMountFlags,
@@ -308,7 +301,7 @@ pub(in crate::host::remount) fn attach(
 }
 
 /// The file system that a place is on.
-pub(in crate::host::remount) fn number_of(place: impl AsFd) -> Result<DeviceNumber> {
+pub(in crate::remount) fn number_of(place: impl AsFd) -> Result<DeviceNumber> {
     let found = nix::sys::stat::fstat(place.as_fd())
         .map_err(|errno| failed("look at the new file system", errno))?;
     let part = |part: u64| u32::try_from(part).unwrap_or(u32::MAX);
@@ -321,7 +314,7 @@ pub(in crate::host::remount) fn number_of(place: impl AsFd) -> Result<DeviceNumb
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::remount::tests::{apart, tmpfs};
+    use crate::remount::tests::{apart, tmpfs};
     use std::process::{Command, Stdio};
 
     #[test]

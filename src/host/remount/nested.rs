@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const DEEPEST: usize = 64;
 
 /// What comes to the place of a nested mount.
-pub(in crate::host::remount) enum What {
+pub(in crate::remount) enum What {
     /// A copy of what is there, alone or with all that is mounted in it.
     Copy { place: OwnedFd, with_all: bool },
     /// The new mount for this old one.
@@ -28,23 +28,23 @@ pub(in crate::host::remount) enum What {
 }
 
 /// One nested mount, and where it goes.
-pub(in crate::host::remount) struct Piece {
-    pub(in crate::host::remount) target: PathBuf,
-    pub(in crate::host::remount) what: What,
+pub(in crate::remount) struct Piece {
+    pub(in crate::remount) target: PathBuf,
+    pub(in crate::remount) what: What,
 }
 
 /// The nested mounts of one old mount.
 #[derive(Default)]
-pub(in crate::host::remount) struct Nested {
-    pub(in crate::host::remount) pieces: Vec<Piece>,
+pub(in crate::remount) struct Nested {
+    pub(in crate::remount) pieces: Vec<Piece>,
     /// What does not come along.
-    pub(in crate::host::remount) notes: Vec<String>,
+    pub(in crate::remount) notes: Vec<String>,
 }
 
 impl Nested {
     /// Finds what is mounted in this mount. `old_of` tells of which old mount one of them is to be
     /// replaced by the new one.
-    pub(in crate::host::remount) fn of(
+    pub(in crate::remount) fn of(
         inside: &Inside,
         table: &MountTable,
         old: &Mount,
@@ -96,17 +96,17 @@ impl Nested {
         }
     }
 
-    pub(in crate::host::remount) fn leave(&mut self, target: &Path, why: &str) {
+    pub(in crate::remount) fn leave(&mut self, target: &Path, why: &str) {
         self.notes
             .push(format!("what was mounted at {} did not come along: {why}", target.display()));
     }
 
-    pub(in crate::host::remount) fn is_empty(&self) -> bool {
+    pub(in crate::remount) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
     /// The old mounts that are replaced with the one that they stand on.
-    pub(in crate::host::remount) fn replaced(&self) -> Vec<u32> {
+    pub(in crate::remount) fn replaced(&self) -> Vec<u32> {
         let old = |piece: &Piece| match piece.what {
             What::New(old) => Some(old),
             What::Copy { .. } => None,
@@ -115,7 +115,7 @@ impl Nested {
     }
 
     /// Puts them into the detached new mount, which is to come to this place; answers the whole.
-    pub(in crate::host::remount) fn put_into(
+    pub(in crate::remount) fn put_into(
         &mut self,
         inside: &Inside,
         tree: OwnedFd,
@@ -157,7 +157,7 @@ impl Nested {
 }
 
 /// The place in the new mount that a nested one had in the old one.
-pub(in crate::host::remount) fn place_in(
+pub(in crate::remount) fn place_in(
     inside: &Inside,
     tree: &OwnedFd,
     at: &Path,

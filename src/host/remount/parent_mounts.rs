@@ -11,29 +11,29 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// An old mount for which all is prepared.
-pub(in crate::host::remount) struct Ready<'a> {
-    pub(in crate::host::remount) old: &'a Mount,
-    pub(in crate::host::remount) at: OwnedFd,
-    pub(in crate::host::remount) parent: Option<Mount>,
+pub(in crate::remount) struct Ready<'a> {
+    pub(in crate::remount) old: &'a Mount,
+    pub(in crate::remount) at: OwnedFd,
+    pub(in crate::remount) parent: Option<Mount>,
     /// The new one with what is nested in it, unless it is made in the scratch namespace.
-    pub(in crate::host::remount) tree: Option<OwnedFd>,
+    pub(in crate::remount) tree: Option<OwnedFd>,
     /// Whether it or something in it shares with others, as whose peer the new one must come.
-    pub(in crate::host::remount) shares: bool,
+    pub(in crate::remount) shares: bool,
     /// Whether propagation must be put right when it has come.
-    pub(in crate::host::remount) changes: bool,
-    pub(in crate::host::remount) notes: Vec<String>,
+    pub(in crate::remount) changes: bool,
+    pub(in crate::remount) notes: Vec<String>,
     /// Nested old mounts that go the same way.
-    pub(in crate::host::remount) with: Vec<u32>,
+    pub(in crate::remount) with: Vec<u32>,
 }
 
 impl Ready<'_> {
     /// What it stands on.
-    pub(in crate::host::remount) fn ground(&self) -> Option<u32> {
+    pub(in crate::remount) fn ground(&self) -> Option<u32> {
         self.parent.as_ref().map(|parent| parent.id)
     }
 
     /// The way from there.
-    pub(in crate::host::remount) fn below(&self) -> &Path {
+    pub(in crate::remount) fn below(&self) -> &Path {
         let ground = self.parent.as_ref().map(|parent| parent.target.as_path());
         let below = ground.and_then(|ground| self.old.target.strip_prefix(ground).ok());
         below.unwrap_or(Path::new(""))
@@ -41,20 +41,20 @@ impl Ready<'_> {
 }
 
 /// What old mounts stand on.
-pub(in crate::host::remount) struct Ground {
-    pub(in crate::host::remount) mount: Mount,
-    pub(in crate::host::remount) place: OwnedFd,
+pub(in crate::remount) struct Ground {
+    pub(in crate::remount) mount: Mount,
+    pub(in crate::remount) place: OwnedFd,
     was: Propagation,
     /// Whether it may be the slave of its copy.
-    pub(in crate::host::remount) may_follow: bool,
+    pub(in crate::remount) may_follow: bool,
     follows: bool,
-    pub(in crate::host::remount) peer: Option<OwnedFd>,
+    pub(in crate::remount) peer: Option<OwnedFd>,
     /// Why nothing can be sent to it.
-    pub(in crate::host::remount) failure: Option<Error>,
+    pub(in crate::remount) failure: Option<Error>,
 }
 
 impl Ground {
-    pub(in crate::host::remount) fn share(
+    pub(in crate::remount) fn share(
         inside: &Inside,
         mount: &Mount,
         may_follow: bool,
@@ -79,7 +79,7 @@ impl Ground {
     }
 
     /// Its only peer becomes its master, which follows the master that it had.
-    pub(in crate::host::remount) fn follow(&mut self, inside: &Inside) -> Result<()> {
+    pub(in crate::remount) fn follow(&mut self, inside: &Inside) -> Result<()> {
         if self.may_follow {
             inside.propagate(&self.place, MsFlags::MS_SLAVE)?;
             self.follows = true;
@@ -88,7 +88,7 @@ impl Ground {
     }
 
     /// The other peer is gone with the scratch namespace.
-    pub(in crate::host::remount) fn restore(&self, inside: &Inside) -> Result<()> {
+    pub(in crate::remount) fn restore(&self, inside: &Inside) -> Result<()> {
         if self.was.is_shared || self.follows {
             return Ok(());
         }

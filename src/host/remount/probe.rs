@@ -2,11 +2,11 @@
 //! abilities.
 
 use super::namespace::{self, Inside, failed};
-use crate::host::kernel::{MountChange, change_mount};
-use crate::host::safe_path::Way;
-use crate::host::worker::late;
+use crate::kernel::{MountChange, change_mount};
 use crate::model::error::Result;
 use crate::model::mount::replacement::Method;
+use crate::safe_path::Way;
+use crate::worker::late;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{
@@ -24,7 +24,7 @@ const STAGE: &str = "/proc";
 
 /// The best method, found out once by each process that has something to replace: it takes a few
 /// thousandths of a second at most, and what another one wrote down could be of another sandbox.
-pub(in crate::host::remount) fn best() -> Method {
+pub(in crate::remount) fn best() -> Method {
     static BEST: OnceLock<Method> = OnceLock::new();
     *BEST.get_or_init(|| {
         let method = tried(by_newer_calls).or_else(|| tried(by_mount)).unwrap_or(Method::Stack);
@@ -34,7 +34,7 @@ pub(in crate::host::remount) fn best() -> Method {
 }
 
 /// Why nothing can be tried here. Without the right to mount every attempt fails, whatever the kernel can do.
-pub(in crate::host::remount) fn obstacle() -> Option<String> {
+pub(in crate::remount) fn obstacle() -> Option<String> {
     alone(|| Ok(()))?.err().map(|error| error.cause)
 }
 

@@ -12,11 +12,7 @@ use std::os::fd::OwnedFd;
 
 /// Gives what now is at the places of these old mounts the propagation that those had. Answers
 /// what could not be had.
-pub(in crate::host::remount) fn like(
-    inside: &Inside,
-    table: &MountTable,
-    old: &[&Mount],
-) -> Vec<String> {
+pub(in crate::remount) fn like(inside: &Inside, table: &MountTable, old: &[&Mount]) -> Vec<String> {
     let mut notes = Vec::new();
     for mount in old {
         let Some(new) = table.top_at(&mount.target) else { continue };
@@ -37,7 +33,7 @@ pub(in crate::host::remount) fn like(
 }
 
 /// From one kind of propagation to another.
-pub(in crate::host::remount) fn restore(
+pub(in crate::remount) fn restore(
     inside: &Inside,
     place: &OwnedFd,
     wanted: Propagation,
@@ -67,7 +63,7 @@ fn lost_master(wanted: Propagation, now: Propagation) -> bool {
 }
 
 /// The mounts whose propagation a switch changes for a moment, with what it is to be in the end.
-pub(in crate::host::remount) fn changes(
+pub(in crate::remount) fn changes(
     table: &MountTable,
     stale: &[Mount],
     fresh: DeviceNumber,
@@ -127,7 +123,7 @@ fn intent(mount: &Mount, id: Option<u32>, number: DeviceNumber) -> MountIntent {
 }
 
 /// Gives a mount that a killed switch left otherwise the propagation that it is to have.
-pub(in crate::host::remount) fn set_back(
+pub(in crate::remount) fn set_back(
     inside: &Inside,
     table: &MountTable,
     was: &MountIntent,

@@ -14,8 +14,8 @@ use super::told_by_table::{
     shown_by_table,
 };
 use super::tuck;
+use crate::clock::Deadline;
 use crate::failpoints;
-use crate::host::clock::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::{Mount, MountTable};
@@ -27,27 +27,27 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
 /// The work in one namespace.
-pub(in crate::host::remount) struct NamespaceWork<'a> {
-    pub(in crate::host::remount) inside: &'a Inside,
+pub(in crate::remount) struct NamespaceWork<'a> {
+    pub(in crate::remount) inside: &'a Inside,
     /// The mounts there: before the work, then before each switch.
-    pub(in crate::host::remount) table: MountTable,
+    pub(in crate::remount) table: MountTable,
     /// The old ones among them.
-    pub(in crate::host::remount) stale: &'a [Mount],
+    pub(in crate::remount) stale: &'a [Mount],
     /// A new mount for each, or why there is none.
-    pub(in crate::host::remount) news: BTreeMap<u32, New>,
-    pub(in crate::host::remount) refusals: HashMap<u32, String>,
+    pub(in crate::remount) news: BTreeMap<u32, New>,
+    pub(in crate::remount) refusals: HashMap<u32, String>,
     /// The root of the new file system.
-    pub(in crate::host::remount) root: OwnedFd,
-    pub(in crate::host::remount) fresh: DeviceNumber,
+    pub(in crate::remount) root: OwnedFd,
+    pub(in crate::remount) fresh: DeviceNumber,
     /// The peer group for which its mount stands.
-    pub(in crate::host::remount) group: Option<u32>,
+    pub(in crate::remount) group: Option<u32>,
     /// What it was mounted from, where it is to be mounted once more.
-    pub(in crate::host::remount) origin: Option<Origin>,
-    pub(in crate::host::remount) method: Method,
+    pub(in crate::remount) origin: Option<Origin>,
+    pub(in crate::remount) method: Method,
     /// When the rest is left as it is: so that of what was done is told.
-    pub(in crate::host::remount) until: Deadline,
+    pub(in crate::remount) until: Deadline,
     /// The lines of the table of which each can be asked for by itself.
-    pub(in crate::host::remount) known: Option<KnownMounts>,
+    pub(in crate::remount) known: Option<KnownMounts>,
 }
 
 /// So many old mounts are worth to be asked for one by one: to know how is as much work as some readings of
@@ -75,7 +75,7 @@ enum Step<'a> {
 }
 
 impl<'a> NamespaceWork<'a> {
-    pub(in crate::host::remount) fn run(mut self) -> Vec<Switched> {
+    pub(in crate::remount) fn run(mut self) -> Vec<Switched> {
         let mut answers: HashMap<u32, Switched> = HashMap::new();
         let before = self.table.of(self.fresh).map(|mount| mount.id).collect();
         self.uncover(&mut answers);
@@ -507,9 +507,9 @@ fn wrong(old: &Mount) -> impl Fn(rustix::io::Errno) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::remount::namespace::number_of;
-    use crate::host::remount::tests::{Machine, alone};
-    use crate::host::safe_path::Way;
+    use crate::remount::namespace::number_of;
+    use crate::remount::tests::{Machine, alone};
+    use crate::safe_path::Way;
     use std::time::Duration;
 
     #[test]

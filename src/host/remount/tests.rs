@@ -1,7 +1,7 @@
 //! Switches by each method that needs no disk, of file systems in memory, in a mount namespace of the test's own.
 
 use super::*;
-use crate::host::PeerGroup;
+use crate::PeerGroup;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::replacement::ReplacementOutcome::{
@@ -26,14 +26,14 @@ fn whole() -> impl Iterator<Item = Method> {
 const SWITCHED: ReplacementOutcome = ReplacementOutcome::Switched;
 
 /// A mount namespace with the folders of an old and of a new file system, and with one in whose folders those are mounted.
-pub(in crate::host::remount) struct Machine {
-    pub(in crate::host::remount) folder: PathBuf,
+pub(in crate::remount) struct Machine {
+    pub(in crate::remount) folder: PathBuf,
     old: DeviceNumber,
 }
 
 /// Works in a mount namespace of its own, where nothing shares with the machine's. The kernel makes such ones for root
 /// alone.
-pub(in crate::host::remount) fn apart(work: impl FnOnce() + Send) {
+pub(in crate::remount) fn apart(work: impl FnOnce() + Send) {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
@@ -48,7 +48,7 @@ pub(in crate::host::remount) fn apart(work: impl FnOnce() + Send) {
 }
 
 /// The same where file systems are.
-pub(in crate::host::remount) fn alone(work: impl FnOnce(&Machine) + Send) {
+pub(in crate::remount) fn alone(work: impl FnOnce(&Machine) + Send) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     apart(|| {
@@ -61,7 +61,7 @@ pub(in crate::host::remount) fn alone(work: impl FnOnce(&Machine) + Send) {
     });
 }
 
-pub(in crate::host::remount) fn tmpfs(at: &Path) {
+pub(in crate::remount) fn tmpfs(at: &Path) {
     mount(Some("none"), at, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
 }
 
@@ -73,7 +73,7 @@ fn file_system(at: &Path, name: &str) {
     fs::create_dir(at.join("sub")).unwrap();
 }
 
-pub(in crate::host::remount) fn propagate(at: &Path, how: MsFlags) {
+pub(in crate::remount) fn propagate(at: &Path, how: MsFlags) {
     mount(None::<&str>, at, None::<&str>, how, None::<&str>).unwrap();
 }
 
@@ -92,13 +92,13 @@ fn seen_at(at: &Path) -> String {
 
 impl Machine {
     /// A folder of the common ground.
-    pub(in crate::host::remount) fn place(&self, name: &str) -> PathBuf {
+    pub(in crate::remount) fn place(&self, name: &str) -> PathBuf {
         let place = self.folder.join("ground").join(name);
         fs::create_dir_all(&place).unwrap();
         place
     }
 
-    pub(in crate::host::remount) fn bind(&self, name: &str, to: &Path) {
+    pub(in crate::remount) fn bind(&self, name: &str, to: &Path) {
         bind(&self.folder.join(name), to);
     }
 

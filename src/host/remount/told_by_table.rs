@@ -7,7 +7,7 @@ use crate::model::mount::replacement::{Method, Propagation, ReplacementOutcome};
 use std::collections::HashSet;
 
 /// Whether what comes in the place of these mounts shares otherwise at first than they did.
-pub(in crate::host::remount) fn needs_settling(
+pub(in crate::remount) fn needs_settling(
     (method, is_own): (Method, bool),
     all: &[&Mount],
     parent: Option<&Mount>,
@@ -22,14 +22,14 @@ pub(in crate::host::remount) fn needs_settling(
 
 /// What the mount table shows of a switch.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::host::remount) enum AfterSwitch {
+pub(in crate::remount) enum AfterSwitch {
     AsTold,
     /// The old mount has gone, and nothing came in its place.
     Nothing,
     Otherwise,
 }
 
-pub(in crate::host::remount) fn shown_by_table(
+pub(in crate::remount) fn shown_by_table(
     outcome: &ReplacementOutcome,
     is_old_there: bool,
     is_new_there: bool,
@@ -49,16 +49,12 @@ pub(in crate::host::remount) fn shown_by_table(
 }
 
 /// Whether a mount of the new file system that shows the same lies beneath an old one.
-pub(in crate::host::remount) fn has_come(
-    table: &MountTable,
-    old: &Mount,
-    fresh: DeviceNumber,
-) -> bool {
+pub(in crate::remount) fn has_come(table: &MountTable, old: &Mount, fresh: DeviceNumber) -> bool {
     ground(table, old).is_some_and(|one| one.number == fresh && one.root == old.root)
 }
 
 /// What came of the new file system, and lies beneath none of the old mounts.
-pub(in crate::host::remount) fn astray<'t>(
+pub(in crate::remount) fn astray<'t>(
     now: &'t MountTable,
     before: &MountTable,
     olds: &[&Mount],
@@ -71,21 +67,17 @@ pub(in crate::host::remount) fn astray<'t>(
 }
 
 /// Whether a mount lies on another one and shows the same of its file system.
-pub(in crate::host::remount) fn is_covered_by(below: &Mount, other: &Mount) -> bool {
+pub(in crate::remount) fn is_covered_by(below: &Mount, other: &Mount) -> bool {
     below.id == other.parent && below.target == other.target && below.root == other.root
 }
 
 /// Whether a mount shows of the new file system what the old one shows of its, at the same place.
-pub(in crate::host::remount) fn is_new_one_of(
-    mount: &Mount,
-    old: &Mount,
-    fresh: DeviceNumber,
-) -> bool {
+pub(in crate::remount) fn is_new_one_of(mount: &Mount, old: &Mount, fresh: DeviceNumber) -> bool {
     mount.number == fresh && mount.root == old.root && mount.target == old.target
 }
 
 /// Whether what is mounted in one mount is what is mounted in another: the same, or of the new disk what is old there.
-pub(in crate::host::remount) fn is_counterpart(
+pub(in crate::remount) fn is_counterpart(
     one: &Mount,
     there: &Mount,
     stale: &[Mount],

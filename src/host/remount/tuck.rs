@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// Puts the new mounts beneath the old ones. The caller looks whether they came. Answers for each,
 /// and no if the kernel does not let its parent be copied, and nothing was done.
-pub(in crate::host::remount) fn beneath(
+pub(in crate::remount) fn beneath(
     inside: &Inside,
     ready: &[Ready<'_>],
     workshop: Option<&Workshop<'_>>,

@@ -69,19 +69,19 @@ pub(super) fn may_take(total: Duration) {
 }
 
 /// This folder is in memory: what lies below it needs no disk.
-pub(in crate::host) fn is_in_memory(folder: &Path) {
+pub(crate) fn is_in_memory(folder: &Path) {
     with(|alone| alone.in_memory = Some(folder.to_path_buf()));
 }
 
 /// Whether there is one.
 #[must_use]
-pub(in crate::host) fn has_memory() -> bool {
+pub(crate) fn has_memory() -> bool {
     ALONE.with_borrow(|alone| alone.as_ref().is_some_and(|(alone, _)| alone.in_memory.is_some()))
 }
 
 /// Whether a path is of a file system that has no disk.
 #[must_use]
-pub(in crate::host) fn has_no_disk(path: &Path) -> bool {
+pub(crate) fn has_no_disk(path: &Path) -> bool {
     const WITHOUT: [&str; 3] = ["/proc", "/sys", "/dev"];
     WITHOUT.iter().any(|folder| path.starts_with(folder))
         || ALONE.with_borrow(|alone| {

@@ -4,10 +4,10 @@ use super::activity::{Board, now_in_milliseconds, share};
 use super::caller;
 use super::late::{self, Alone, HeldLock};
 use super::messages::{self, Word};
+use crate::descriptors::{close_all_but, close_range, open_nothing};
 use crate::failpoints;
-use crate::host::descriptors::{close_all_but, close_range, open_nothing};
-use crate::host::faults;
-use crate::host::left_behind::{self, LeftProcess};
+use crate::faults;
+use crate::left_behind::{self, LeftProcess};
 use crate::model::error::{Error, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -486,7 +486,7 @@ impl Worker {
                     if lock.is_volumes {
                         left_behind::note(&lock.path, left);
                     }
-                    crate::host::locks::remove(&lock.file, &lock.path);
+                    crate::locks::remove(&lock.file, &lock.path);
                 }
                 work();
                 // SAFETY: as above.
@@ -529,7 +529,7 @@ pub fn without_worker(terms: Terms, files: &[RawFd], waits: Waits, first: fn()) 
             Ok(None) => {
                 super::activity::board().takes_over(before);
                 for lock in &locks {
-                    let _ = lock.file().map(|file| crate::host::locks::sign_anew(&file));
+                    let _ = lock.file().map(|file| crate::locks::sign_anew(&file));
                 }
                 first();
             }

@@ -4,7 +4,7 @@
 //! Sections and keys know no case. `#` and `;` begin a comment, after an unquoted value too, so
 //! a value that holds one must be quoted. A later value wins. A key alone means true.
 
-use crate::model::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result};
 
 /// One `key = value`.
 #[derive(Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! The process that asked may be killed, and its answer may be lost: the cloud goes on all the same.
 //! Until the outcome was seen the request is open: it may still come true.
 
-use crate::model::ids::ServerId;
+use crate::ids::ServerId;
 use std::fmt;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Block devices as facts: a number, a size, and what proves whose disk it is.
 
 use super::transport::{Admission, Transport};
-use crate::model::error::{Error, Result};
-use crate::model::ids::VolumeId;
+use crate::error::{Error, Result};
+use crate::ids::VolumeId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};

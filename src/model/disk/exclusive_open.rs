@@ -4,7 +4,7 @@
 //! and a few that it cannot be seen from here; all others say nothing, and nothing may be concluded
 //! from them.
 
-use crate::model::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result};
 use nix::errno::Errno;
 
 /// Whether a disk is in use, by the kernel's answer.

@@ -70,10 +70,11 @@ pub struct FileSystem {
     pub maker: Maker,
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-values"))]
 impl FileSystem {
     /// A finished ext4 of this many bytes that counts no mounts, and asks for nothing.
-    pub(crate) fn of_a_test(uuid: &str, size: u64) -> Self {
+    #[must_use]
+    pub fn of_a_test(uuid: &str, size: u64) -> Self {
         Self {
             kind: FsType::Ext4,
             uuid: uuid.to_owned(),

@@ -1,7 +1,7 @@
 //! Whether a volume's disk may get a new file system: the whole decision about everything but the
 //! disk's contents, in one place, for the driver and for people.
 
-use crate::model::ids::{ServerId, VolumeId};
+use crate::ids::{ServerId, VolumeId};
 use serde::Serialize;
 use std::fmt;
 

@@ -37,7 +37,9 @@ const NEVER: [&str; 10] = [
 const VIRTIO_BUSES: [&str; 3] = ["virtio-pci", "virtio-mmio", "virtio_ccw"];
 
 impl Transport {
-    pub(crate) fn named(name: impl Into<String>) -> Self {
+    /// The transport of this name.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 
@@ -150,7 +152,7 @@ impl Transports {
     }
 
     /// What must not be configured.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         if self.0.is_empty() {
             return Err("disks.transports allows none: then no volume has a disk".to_owned());
         }

@@ -1,10 +1,10 @@
 //! Who uses a file system or its disk: facts of one moment, for a decision and for its sentence.
 
 use super::mountinfo::Mount;
-use crate::model::cgroup::Owner;
-use crate::model::disk::device::DeviceNumber;
-use crate::model::ids::ConsumerId;
-use crate::model::shield::map_uuid::MapUuid;
+use crate::cgroup::Owner;
+use crate::disk::device::DeviceNumber;
+use crate::ids::ConsumerId;
+use crate::shield::map_uuid::MapUuid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -304,18 +304,20 @@ pub struct DeviceUses {
     pub untold: Vec<Untold>,
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-values"))]
 impl Process {
     /// A process of root's, and of no pod.
-    pub(crate) fn of_a_test(pid: u32) -> Self {
+    #[must_use]
+    pub fn of_a_test(pid: u32) -> Self {
         Self { pid, command: "sh".to_owned(), owner: Owner::default(), user: Some(0) }
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-values"))]
 impl NamespaceUse {
     /// One that is not known by its number, with these mounts, where these live.
-    pub(crate) fn of_a_test(mounts: Vec<Mount>, processes: Vec<Process>) -> Self {
+    #[must_use]
+    pub fn of_a_test(mounts: Vec<Mount>, processes: Vec<Process>) -> Self {
         let (id, user, beneath, keepers) = (None, None, Vec::new(), Vec::new());
         Self { id, mounts, beneath, user, processes, keepers }
     }

@@ -1,8 +1,8 @@
 //! What is remembered of folders that were unmounted while processes of their consumers had the
 //! volume.
 
-use crate::model::ids::ConsumerId;
-use crate::model::timestamp::Uptime;
+use crate::ids::ConsumerId;
+use crate::timestamp::Uptime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Folders that an orchestrator names for mounts, and what a path tells by them.
 
-use crate::model::ids::{ConsumerId, VolumeName};
+use crate::ids::{ConsumerId, VolumeName};
 use std::path::{Path, PathBuf};
 
 /// Where an orchestrator has its folders: each face of the driver brings its own.
@@ -143,7 +143,7 @@ pub struct StagePlace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::face::OF_TESTS;
+    use crate::face::OF_TESTS;
 
     #[test]
     fn a_path_tells_whose_it_is() {

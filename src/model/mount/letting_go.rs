@@ -9,7 +9,7 @@ use super::disk_users::{FileUse, NamespaceId, NamespaceUse};
 use super::mountinfo::{Mount, MountTable};
 use super::ownership::Machine;
 use super::propagation::may_go_along;
-use crate::model::ids::ConsumerId;
+use crate::ids::ConsumerId;
 use std::path::Path;
 
 /// What an unmount of a consumer's folder would do to the consumer.

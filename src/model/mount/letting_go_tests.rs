@@ -1,9 +1,9 @@
 use super::*;
-use crate::model::cgroup::Owner;
-use crate::model::disk::device::DeviceNumber;
-use crate::model::face::OF_TESTS;
-use crate::model::mount::disk_users::{Process, Tie};
-use crate::model::mount::ownership::beneath;
+use crate::cgroup::Owner;
+use crate::disk::device::DeviceNumber;
+use crate::face::OF_TESTS;
+use crate::mount::disk_users::{Process, Tie};
+use crate::mount::ownership::beneath;
 
 const FOLDER: &str = "/var/lib/nodeagent/pods/u/volumes/ours~disk/pv";
 

@@ -3,9 +3,9 @@
 //! Only what is on these lists is passed on: an option can name another device, another root or
 //! another user's file, and those are not the owner's to choose.
 
-use crate::model::disk::file_system::FsType;
-use crate::model::error::{Error, Result};
-use crate::model::text::shown;
+use crate::disk::file_system::FsType;
+use crate::error::{Error, Result};
+use crate::text::shown;
 use std::fmt;
 
 /// What a mount of a volume is made with.
@@ -307,7 +307,7 @@ mod tests {
             [("-O journal_dev", Ext4), ("-m 1 -O ^64bit,journal_dev", Ext3), ("-O list-all", Btrfs)]
         {
             let error = new(text, kind).unwrap_err();
-            assert_eq!(error.kind, crate::model::error::Kind::Refused, "{error}");
+            assert_eq!(error.kind, crate::error::Kind::Refused, "{error}");
             assert!(error.cause.contains(&format!("and {kind} is asked for")), "{error}");
         }
         for (text, kind) in [

@@ -6,7 +6,7 @@
 //! kernel is asked where the path leads, and its answer is a mount's id.
 
 use super::mountinfo::{Mount, MountTable};
-use crate::model::error::Error;
+use crate::error::Error;
 use std::path::Path;
 
 /// What a look at a folder found.

@@ -4,8 +4,8 @@
 //! `36 35 98:0 /root /target rw,noatime shared:1 master:2 - ext4 /dev/vdb rw,errors=continue`.
 //! Blanks, tabs, newlines and backslashes in paths are written as three octal digits.
 
-use crate::model::disk::device::DeviceNumber;
-use crate::model::error::{Error, Kind, Result};
+use crate::disk::device::DeviceNumber;
+use crate::error::{Error, Kind, Result};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -53,10 +53,12 @@ impl Mount {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-values"))]
+#[allow(clippy::expect_used, clippy::missing_panics_doc, reason = "they are of tests")]
 impl Mount {
     /// An ext4 of this number at a place, with these propagation fields, each with a blank behind it.
-    pub(crate) fn of_a_test(number: &str, target: &str, propagation: &str) -> Self {
+    #[must_use]
+    pub fn of_a_test(number: &str, target: &str, propagation: &str) -> Self {
         let line = format!("40 30 {number} / {target} rw {propagation}- ext4 /dev/vdb rw\n");
         MountTable::parse(line.as_bytes()).expect("a line of a table").mounts()[0].clone()
     }
@@ -242,7 +244,8 @@ fn is_escaped(field: &[u8]) -> bool {
 }
 
 /// Turns `\040` and its like back into bytes; anything else stays as it is.
-pub(crate) fn unescape(field: &[u8]) -> Vec<u8> {
+#[must_use]
+pub fn unescape(field: &[u8]) -> Vec<u8> {
     // Nearly all have nothing to be turned, and a machine has thousands of lines.
     if !is_escaped(field) {
         return field.to_vec();

@@ -4,8 +4,8 @@
 //! `node.status.volumesAttached` names it. Where kubelet itself attaches, nothing ever does. So once the pod is
 //! deleted, the unmount of the stage directory is the last call.
 
-use crate::model::kubelet::{Attacher, RunningKubelet};
-use crate::model::timestamp::Uptime;
+use crate::kubelet::{Attacher, RunningKubelet};
+use crate::timestamp::Uptime;
 use std::time::Duration;
 
 /// After so long without a call kubelet does not mean to detach: its back-off ends at two minutes and two seconds,

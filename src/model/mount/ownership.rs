@@ -11,10 +11,10 @@
 
 use super::disk_users::{NamespaceKeeper, NamespaceUse};
 use super::mountinfo::{Mount, MountTable};
-use crate::model::disk::device::DeviceNumber;
-use crate::model::face::Faces;
-use crate::model::ids::ConsumerId;
-use crate::model::record::VolumeRecord;
+use crate::disk::device::DeviceNumber;
+use crate::face::Faces;
+use crate::ids::ConsumerId;
+use crate::record::VolumeRecord;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

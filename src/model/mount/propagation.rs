@@ -3,7 +3,7 @@
 
 use super::mountinfo::Mount;
 use super::replacement::group_of;
-use crate::model::disk::device::DeviceNumber;
+use crate::disk::device::DeviceNumber;
 use std::path::{Path, PathBuf};
 
 /// Whether an unmount of one mount may take another one along, of this or another namespace; each is

@@ -1,7 +1,7 @@
 //! Mounts that take another's place: how the kernel does it, and what became of each.
 
 use super::mountinfo::Mount;
-use crate::model::disk::device::DeviceNumber;
+use crate::disk::device::DeviceNumber;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -140,7 +140,7 @@ pub struct MountIntent {
     /// Its file system.
     pub number: DeviceNumber,
     /// Where it is, as seen in its namespace.
-    #[serde(with = "crate::model::path_text")]
+    #[serde(with = "crate::path_text")]
     pub target: PathBuf,
     /// The fields of the mount table that it is to have.
     #[serde(default)]
@@ -150,7 +150,7 @@ pub struct MountIntent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::mount::mountinfo::MountTable;
+    use crate::mount::mountinfo::MountTable;
 
     #[test]
     fn fields_name_their_groups() {

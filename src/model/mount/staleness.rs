@@ -1,7 +1,7 @@
 //! Whether a mount stands on a dead disk: told by what the kernel still has at the mount's number,
 //! never by how the mount behaves. A dead mount answers `stat`, and on older kernels takes writes.
 
-use crate::model::disk::device::DeviceNumber;
+use crate::disk::device::DeviceNumber;
 use serde::{Serialize, Serializer};
 use std::fmt;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::face::OF_TESTS;
+use crate::face::OF_TESTS;
 
 #[test]
 fn an_attachment_is_the_same_by_the_clouds_word_else_by_the_disk() {
@@ -256,8 +256,8 @@ fn the_journal_of_a_killed_mount_is_the_one_that_was_intended() {
 
 #[test]
 fn what_is_remembered_of_a_journal_is_read_as_it_is_written() {
-    use crate::model::disk::journal::xfs_moment::XfsMark;
-    use crate::model::disk::journal::xfs_place::LogPlace;
+    use crate::disk::journal::xfs_moment::XfsMark;
+    use crate::disk::journal::xfs_place::LogPlace;
     const XFS_MARK: &str = r#"{"place":{"at":4096,"sectors":20480},"head":20482,"first":7,"buffer":64,"counted_from":16386}"#;
     let place = LogPlace { at: 4096, sectors: 20_480 };
     let counted_from = Some(16_386);

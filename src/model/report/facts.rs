@@ -1,16 +1,16 @@
 //! What was seen of one volume at one moment, and where it was read: for people and machines to
 //! look at. Nothing is decided here; [`super::health`] judges it.
 
-use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
-use crate::model::disk::device::{Device, DeviceNumber, Proof};
-use crate::model::disk::formatting::Life;
-use crate::model::face::FaceName;
-use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
-use crate::model::mount::disk_users::{NamespaceId, Process};
-use crate::model::mount::mountinfo::Mount;
-use crate::model::mount::staleness::{Here, MountVerdict};
-use crate::model::report::tear_down::TearDown;
-use crate::model::shield::own_map::{MapState, OwnMap};
+use crate::cloud::attachment_state::{VolumePhase, VolumeStatus};
+use crate::disk::device::{Device, DeviceNumber, Proof};
+use crate::disk::formatting::Life;
+use crate::face::FaceName;
+use crate::ids::{ConsumerId, VolumeId, VolumeName};
+use crate::mount::disk_users::{NamespaceId, Process};
+use crate::mount::mountinfo::Mount;
+use crate::mount::staleness::{Here, MountVerdict};
+use crate::report::tear_down::TearDown;
+use crate::shield::own_map::{MapState, OwnMap};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -291,7 +291,7 @@ pub struct MountFact {
     /// Whose.
     pub role: Role,
     /// Where, as seen in its namespace.
-    #[serde(serialize_with = "crate::model::path_text::shown")]
+    #[serde(serialize_with = "crate::path_text::shown")]
     pub place: PathBuf,
     /// What it stands on, by the verdict.
     pub on: MountedOn,
@@ -300,7 +300,7 @@ pub struct MountFact {
     /// The number of that.
     pub number: DeviceNumber,
     /// Which folder of the file system.
-    #[serde(serialize_with = "crate::model::path_text::shown")]
+    #[serde(serialize_with = "crate::path_text::shown")]
     pub root: PathBuf,
     /// The file system's type.
     pub fs_type: String,

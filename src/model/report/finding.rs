@@ -1,6 +1,6 @@
 //! What a look at a machine found, one thing at a time, and how to put it right.
 
-use crate::model::error::Error;
+use crate::error::Error;
 use serde::Serialize;
 use std::fmt;
 

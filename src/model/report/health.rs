@@ -2,16 +2,16 @@
 //! where that is decided; every view of it shares this. What a single mount is, it takes from
 //! [`staleness`], as the heal does.
 
-use crate::model::disk::device::DeviceNumber;
-use crate::model::mount::staleness::{self, Doubt, MountVerdict};
-use crate::model::report::facts::{
+use crate::disk::device::DeviceNumber;
+use crate::mount::staleness::{self, Doubt, MountVerdict};
+use crate::report::facts::{
     CloudFact, DiskFact, HolderFact, LeftAttached, LetGoFact, MapFact, MountFact, MountedOn,
     PodFact, ProcessFact, Role, VolumeFacts, WaitFact,
 };
-use crate::model::report::tear_down::TearDown;
-use crate::model::shield::own_map::MapState;
-use crate::model::text::several;
-use crate::model::timestamp;
+use crate::report::tear_down::TearDown;
+use crate::shield::own_map::MapState;
+use crate::text::several;
+use crate::timestamp;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,13 +1,13 @@
 use super::*;
-use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
-use crate::model::ids::{ConsumerId, VolumeId};
-use crate::model::mount::mountinfo::MountTable;
-use crate::model::mount::staleness::{Doubt, Here, MountVerdict, Presence, judge as judge_mount};
-use crate::model::report::facts::{
+use crate::cloud::attachment_state::{VolumePhase, VolumeStatus};
+use crate::ids::{ConsumerId, VolumeId};
+use crate::mount::mountinfo::MountTable;
+use crate::mount::staleness::{Doubt, Here, MountVerdict, Presence, judge as judge_mount};
+use crate::report::facts::{
     CloudView, Disk, LeftAttached, LetGoFact, MapFact, PodFact, ProcessFact, RecordFact,
     RefusalFact, WaitFact,
 };
-use crate::model::shield::own_map::MapState;
+use crate::shield::own_map::MapState;
 
 fn disk(number: &str) -> DiskFact {
     DiskFact::Proven(Disk {

@@ -4,8 +4,8 @@
 //! 3,17821,3989688467,-;Buffer I/O error on dev vdc, logical block 0, async page read
 //! ```
 
-use crate::model::text::has_word;
-use crate::model::timestamp::Millis;
+use crate::text::has_word;
+use crate::timestamp::Millis;
 use std::time::Duration;
 
 /// One line.

@@ -4,8 +4,8 @@
 //! I1129 22:20:18.123456    1234 operation_generator.go:797] UnmountVolume.TearDown succeeded for volume "pv-1"
 //! ```
 
-use crate::model::timestamp::{self, Millis};
-use crate::model::zone::Zone;
+use crate::timestamp::{self, Millis};
+use crate::zone::Zone;
 use serde::Deserialize;
 use serde_json::Value;
 

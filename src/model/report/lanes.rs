@@ -1,7 +1,7 @@
 //! What happened to a volume over time, sorted into lanes: marks for what happened at a moment, bars for
 //! which disk it had and which pods had it.
 
-use crate::model::timestamp::{self, Millis};
+use crate::timestamp::{self, Millis};
 use std::collections::BTreeMap;
 
 /// Something that happened to a volume.

@@ -4,8 +4,8 @@
 //! {"timestamp":"2026-11-21T03:50:23.5Z","level":"INFO","fields":{"message":"begin","pid":1},"span":{"id":"x","op":"attach","name":"call"}}
 //! ```
 
-use crate::model::text::is_hidden;
-use crate::model::timestamp::{self, Millis};
+use crate::text::is_hidden;
+use crate::timestamp::{self, Millis};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! What must not leave a machine: secrets that are known, and what looks like one, taken out of a text.
 
-use crate::model::text::visible;
+use crate::text::visible;
 use std::borrow::Cow;
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! A tear-down that was refused, and how often.
 
-use crate::model::face::FaceName;
-use crate::model::ids::ConsumerId;
-use crate::model::text::kept;
-use crate::model::timestamp::Uptime;
+use crate::face::FaceName;
+use crate::ids::ConsumerId;
+use crate::text::kept;
+use crate::timestamp::Uptime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -149,7 +149,7 @@ fn cause(reason: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::face::OF_TESTS;
+    use crate::face::OF_TESTS;
 
     fn at(boot: &str, seconds: u64, pods: Option<&[&str]>) -> Occasion {
         let pods = pods.map(|all| all.iter().map(|one| ConsumerId::parse(one).unwrap()).collect());

@@ -1,7 +1,7 @@
 //! What takes a volume away from those who use it: asked for by an orchestrator, and refused by the
 //! guard while a process has the volume.
 
-use crate::model::ids::ConsumerId;
+use crate::ids::ConsumerId;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use std::collections::BTreeMap;
 use std::fmt;

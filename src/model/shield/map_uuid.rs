@@ -1,6 +1,6 @@
 //! By what a map of this driver's is known: a UUID with a prefix of ours, and the volume's id.
 
-use crate::model::ids::VolumeId;
+use crate::ids::VolumeId;
 use std::fmt;
 
 /// What the UUID of each map of ours begins with. Other programs look at the part before the first dash for

@@ -1,8 +1,8 @@
 //! How a map of this driver's is, by what device mapper and sysfs tell of it at one moment.
 
 use super::table_line::{StatusLine, TableLine};
-use crate::model::disk::device::DeviceNumber;
-use crate::model::ids::VolumeId;
+use crate::disk::device::DeviceNumber;
+use crate::ids::VolumeId;
 use serde::Serialize;
 
 /// A map of ours, as it was seen.
@@ -112,10 +112,12 @@ impl MapState {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-values"))]
+#[allow(clippy::expect_used, clippy::missing_panics_doc, reason = "they are of tests")]
 impl OwnMap {
     /// The map of volume `v-1`, open once: whether its disk is there, takes requests, and what finds none waits.
-    pub(crate) fn of_a_test(has_disk: bool, is_active: bool, is_queueing: bool) -> Self {
+    #[must_use]
+    pub fn of_a_test(has_disk: bool, is_active: bool, is_queueing: bool) -> Self {
         let path = DeviceNumber { major: 254, minor: 16 };
         Self {
             volume: VolumeId::parse("v-1").expect("an id"),

@@ -1,6 +1,6 @@
 //! The table of a map as device mapper reads and writes it: one target, `multipath`, with one path.
 
-use crate::model::disk::device::DeviceNumber;
+use crate::disk::device::DeviceNumber;
 
 /// The kind of target.
 pub const TARGET: &str = "multipath";

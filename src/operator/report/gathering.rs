@@ -91,7 +91,7 @@ fn head(
     let kubelets: Vec<_> = kubelets.iter().map(ToString::to_string).collect();
     let mut head = vec![
         ("node", node),
-        ("driver", env!("INCLOUD_DISK_VERSION").to_owned()),
+        ("driver", crate::VERSION.to_owned()),
         ("kernel", format!("Linux {}, up for {up}", kernel_release())),
         ("kubelet", if kubelets.is_empty() { "none is seen".to_owned() } else { kubelets.join("; ") }),
         ("made", LOCAL.text(now)),

@@ -204,13 +204,14 @@ fn all(wishes: &Wishes) -> Result<bool, String> {
     println!("built after {} s", seconds() - begun);
     let driver = fs::read(tree.build.join("debug/disk")).unwrap_or_default();
     let mut programs = Vec::new();
-    for ring in rings {
-        let path = paths.get(*ring).ok_or(format!("no program of the ring {ring}"))?.clone();
+    for (ring, path) in paths {
         let mut bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        if *ring != "lib" {
+        let mut program = Program { ring, path, version: String::new() };
+        if !program.is_unit() {
             bytes.extend(&driver);
         }
-        programs.push(Program { ring: (*ring).to_owned(), path, version: hash(&bytes) });
+        program.version = hash(&bytes);
+        programs.push(program);
     }
     let until = wishes.minutes.map(|minutes| begun + minutes * 60);
     let plan = Plan {
@@ -322,7 +323,7 @@ fn version(plan: &Plan, in_rings: bool) -> String {
     let of: Vec<&str> = plan
         .programs
         .iter()
-        .filter(|one| (one.ring != "lib") == in_rings)
+        .filter(|one| one.is_unit() != in_rings)
         .map(|one| one.version.as_str())
         .collect();
     of.join("-")
@@ -352,7 +353,7 @@ fn known(work: &Path, plan: &Plan, in_rings: bool) -> HashMap<String, Outcome> {
 }
 
 fn reached(work: &Path, plan: &Plan, in_rings: bool) -> Vec<Reach> {
-    let of = plan.programs.iter().filter(|one| (one.ring != "lib") == in_rings);
+    let of = plan.programs.iter().filter(|one| one.is_unit() != in_rings);
     of.flat_map(|one| {
         play::lines::<Reach>(&work.join("results"), &format!("reach-{}-{}", one.ring, one.version))
     })
@@ -374,7 +375,7 @@ fn shard(words: &[String]) -> Result<(), String> {
     let player = Player { tree: plan.tree.clone(), scratch, in_namespaces, work: work.to_owned() };
     let in_rings = phase.ends_with("rings");
     let programs: Vec<Program> =
-        plan.programs.iter().filter(|one| (one.ring != "lib") == in_rings).cloned().collect();
+        plan.programs.iter().filter(|one| one.is_unit() != in_rings).cloned().collect();
     if phase.starts_with("reach") {
         reach(work, &plan, &player, &programs, place, in_rings)
     } else {

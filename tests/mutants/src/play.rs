@@ -21,6 +21,13 @@ pub struct Program {
     pub version: String,
 }
 
+impl Program {
+    /// Whether it has the unit tests of a crate.
+    pub fn is_unit(&self) -> bool {
+        self.ring.starts_with("lib ")
+    }
+}
+
 /// A test, as it was without a mutant.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reach {
@@ -195,17 +202,17 @@ impl Player {
             let run = |names: &[&str]| {
                 let mut command = self.command(program);
                 command.env(VARIABLE, mutant.to_string());
-                if program.ring != "lib" {
+                if !program.is_unit() {
                     command.args(["--test-threads", "3"]);
                 }
                 self.run(command, names, limit)
             };
             match run(&names)? {
                 Ended::Passed => {}
-                Ended::Late if program.ring == "lib" => {
+                Ended::Late if program.is_unit() => {
                     return Ok((played, Some(format!("{} (no end)", names.join(" ")))));
                 }
-                Ended::Failed(failed) if program.ring == "lib" => {
+                Ended::Failed(failed) if program.is_unit() => {
                     let test = failed
                         .first()
                         .cloned()
@@ -250,7 +257,7 @@ impl Player {
             let mut tests: Vec<&Reach> =
                 all.iter().copied().filter(|one| one.ring == program.ring).collect();
             order.sort(&mut tests, &mutant.file, &mutant.function);
-            if program.ring == "lib" {
+            if program.is_unit() {
                 let (some, caught) = self.play_program(
                     program,
                     mutant.number,

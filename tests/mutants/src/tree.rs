@@ -29,6 +29,7 @@ pub enum Left {
 }
 
 const RUNTIME: &str = include_str!("../active.rs");
+const MUTANT: &str = "src/model/mutant.rs";
 
 /// The same for a test's file: PIDs begin again in each namespace, and cgroups are the machine's.
 const CGROUPS: (&str, &str, &str) = (
@@ -37,9 +38,17 @@ const CGROUPS: (&str, &str, &str) = (
     "format!(\"incloud-disk-test-{}.{}-{count}\", std::env::var(\"INCLOUD_DISK_MUTANT_SHARD\").unwrap_or_default(), std::process::id())",
 );
 
+const MODEL: &str = "use incloud_disk_model as model;\n";
+const MODEL_WITH_MUTANT: &str = "use incloud_disk_model::{self as model, mutant};\n";
+
 /// What of the copy is not the mutants': (file, text, other text). A text that is no more there is an error.
-const PATCHES: [(&str, &str, &str); 3] = [
-    ("src/lib.rs", "pub mod app;\n", "pub mod app;\npub mod mutant;\n"),
+const PATCHES: [(&str, &str, &str); 8] = [
+    ("src/model/mod.rs", "pub mod mount;\n", "pub mod mount;\npub mod mutant;\n"),
+    ("src/host/mod.rs", MODEL, MODEL_WITH_MUTANT),
+    ("src/cloud/mod.rs", MODEL, MODEL_WITH_MUTANT),
+    ("src/driver/mod.rs", MODEL, MODEL_WITH_MUTANT),
+    ("src/node/mod.rs", MODEL, MODEL_WITH_MUTANT),
+    ("src/lib.rs", "pub use incloud_disk_model as model;\n", "pub use incloud_disk_model::{self as model, mutant};\n"),
     // The tests have a PID namespace, for a driver that is wrong must not find the machine's processes.
     (
         "src/host/census/visibility.rs",
@@ -142,12 +151,12 @@ impl Tree {
             }
             write_if_new(&self.at.join(path), &new)?;
         }
-        write_if_new(&self.at.join("src/mutant.rs"), RUNTIME)?;
+        write_if_new(&self.at.join(MUTANT), RUNTIME)?;
         let mut copied = Vec::new();
         files_below(&self.at, Path::new("src"), &mut copied)?;
         for gone in copied
             .iter()
-            .filter(|path| !sources.contains(path) && path.as_path() != Path::new("src/mutant.rs"))
+            .filter(|path| !sources.contains(path) && path.as_path() != Path::new(MUTANT))
         {
             fs::remove_file(self.at.join(gone)).map_err(|error| error.to_string())?;
         }
@@ -197,7 +206,7 @@ impl Tree {
         Ok(errors)
     }
 
-    /// Builds the tests of these rings; answers their programs by name.
+    /// Builds the tests of these rings; answers their programs by name: `lib` has one for each crate, `lib CRATE`.
     pub fn programs(&self, rings: &[&str]) -> Result<BTreeMap<String, PathBuf>, String> {
         let mut command = self.cargo();
         command.args(["test", "--no-run", "--locked", "--message-format=json"]);
@@ -227,10 +236,8 @@ impl Tree {
                 .as_array()
                 .is_some_and(|kinds| kinds.iter().any(|kind| kind == "lib"));
             if value["profile"]["test"] == true {
-                programs.insert(
-                    if is_lib { "lib".to_owned() } else { name.to_owned() },
-                    PathBuf::from(path),
-                );
+                let ring = if is_lib { format!("lib {name}") } else { name.to_owned() };
+                programs.insert(ring, PathBuf::from(path));
             }
         }
         Ok(programs)

@@ -1,8 +1,8 @@
 //! What the cloud is told of mounts, by a cloud that is made up and keeps marks.
 
 use super::*;
-use crate::driver::fakes::{FakeCloud, FakeDevices, MadeUp};
-use crate::driver::lookup::memory::staged;
+use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
+use crate::lookup::memory::staged;
 use crate::model::record::DiskMoment;
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMap, with_disks};
-use crate::driver::lookup::memory;
+use crate::fakes::{FakeCloud, FakeDevices, FakeMap, with_disks};
+use crate::lookup::memory;
 use crate::model::record::{Staged, VolumeRecord};
 use crate::model::shield::own_map::OwnMap;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::driver::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
+use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
 use crate::host::files::LONGEST;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,6 +1,6 @@
 use super::*;
-use crate::driver::Driver;
-use crate::driver::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
+use crate::Driver;
+use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
 use crate::host::machine::boot_id;
 use crate::model::cgroup::Owner;
 use crate::model::mount::disk_users::Process;

@@ -1,6 +1,6 @@
 use super::*;
-use crate::driver::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap, with_disks};
-use crate::driver::lookup::memory::staged;
+use crate::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap, with_disks};
+use crate::lookup::memory::staged;
 use crate::model::disk::journal::sights::JournalSights;
 use crate::model::policy::ShieldMode;
 use crate::model::record::{MapIntent, Staged};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::driver::fakes::FakeCloud;
+use crate::fakes::FakeCloud;
 use std::cell::RefCell;
 
 fn node() -> NodeName {

@@ -1,6 +1,6 @@
 use super::*;
-use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMounts, FakeNamespaces, MadeUp};
-use crate::driver::lookup::memory::staged;
+use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, FakeNamespaces, MadeUp};
+use crate::lookup::memory::staged;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::Untold;
 use crate::model::record::DiskMoment;

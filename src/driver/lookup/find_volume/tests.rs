@@ -1,6 +1,6 @@
 use super::*;
 use crate::cloud::Attachment;
-use crate::driver::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
+use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
 use crate::model::cloud::request::AttachRequest;
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::driver::Driver;
-use crate::driver::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
+use crate::Driver;
+use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
 use crate::model::disk::device::{DeviceNumber, Proof};
 
 #[test]

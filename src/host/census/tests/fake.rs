@@ -1,6 +1,6 @@
 //! A machine made of files: `/proc`, `/sys`, `/dev` and the cgroup trees.
 
-use crate::host::census::KernelCensus;
+use crate::census::KernelCensus;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

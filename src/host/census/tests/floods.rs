@@ -2,10 +2,10 @@
 
 use super::fake::{Machine, OURS};
 use super::{OTHER, UID, VOLUME};
-use crate::host::Census;
-use crate::host::census::proc::Task;
-use crate::host::census::question::{Batch, Found, Question, Why};
-use crate::host::census::scan::{Budget, Response, Start};
+use crate::Census;
+use crate::census::proc::Task;
+use crate::census::question::{Batch, Found, Question, Why};
+use crate::census::scan::{Budget, Response, Start};
 use crate::model::mount::disk_users::{Answer, NamespaceUses};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use super::VOLUME;
 use super::fake::Machine;
-use crate::host::Census;
+use crate::Census;
 use crate::model::mount::disk_users::{Answer, KernelUse, Untold};
 
 /// The kernel's users and what could not be told of them, on a machine that has the volume

@@ -5,7 +5,7 @@ mod floods;
 mod kernel;
 
 use super::KernelCensus;
-use crate::host::Census;
+use crate::Census;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{Answer, Holder, NamespaceId};

@@ -2,9 +2,9 @@
 //! that may stand in a `secure.yaml` beside it.
 
 use super::Written;
-use crate::model::error::{Error, Kind, Result};
-use crate::model::secret::Secret;
-use crate::model::yaml;
+use crate::error::{Error, Kind, Result};
+use crate::secret::Secret;
+use crate::yaml;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 

@@ -5,9 +5,9 @@
 pub mod clouds_yaml;
 mod readers;
 
-use crate::model::error::{Error, Kind, Result};
-use crate::model::report::redaction::secrets_of_url;
-use crate::model::secret::Secret;
+use crate::error::{Error, Kind, Result};
+use crate::report::redaction::secrets_of_url;
+use crate::secret::Secret;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;

@@ -2,8 +2,8 @@
 //! read them.
 
 use super::Written;
-use crate::model::cloud::gcfg::{self, GcfgEntry};
-use crate::model::error::{Error, Kind, Result};
+use crate::cloud::gcfg::{self, GcfgEntry};
+use crate::error::{Error, Kind, Result};
 use std::path::PathBuf;
 
 impl Written {

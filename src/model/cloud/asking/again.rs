@@ -3,7 +3,7 @@
 //! What only reads is repeated when the network or the service fails. What changes something is
 //! sent once, unless the service says that it has not begun with it.
 
-use crate::model::pauses::Steps;
+use crate::pauses::Steps;
 use std::time::Duration;
 
 /// A pause that a service asks for is kept up to this long; longer ones become a failure.

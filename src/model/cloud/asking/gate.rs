@@ -4,7 +4,7 @@
 //! All processes of a machine go through the one gate: who uses this keeps its state where they share it.
 
 use super::again::LONGEST_PAUSE;
-use crate::model::cloud::access::Limits;
+use crate::cloud::access::Limits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;

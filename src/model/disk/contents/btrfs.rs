@@ -3,11 +3,11 @@
 use super::bytes::uuid_text;
 use super::samples::{Contents, Read};
 use super::signatures;
-use crate::model::disk::file_system::{FileSystem, FsType, Maker};
+use crate::disk::file_system::{FileSystem, FsType, Maker};
 
 const OFFSET: u64 = 0x1_0000;
 
-pub(in crate::model::disk::contents) fn recognise(read: &Read<'_>) -> Option<Contents> {
+pub(in crate::disk::contents) fn recognise(read: &Read<'_>) -> Option<Contents> {
     let sb = signatures::bytes_at(read, OFFSET, 0x1000)?;
     if &sb[0x40..0x48] != b"_BHRfS_M" {
         return None;

@@ -1,12 +1,12 @@
 //! Numbers and UUIDs among the bytes of a disk.
 
-use crate::model::hexadecimal::digits_of;
+use crate::hexadecimal::digits_of;
 
-pub(in crate::model::disk::contents) fn le16(bytes: &[u8], at: usize) -> u16 {
+pub(in crate::disk::contents) fn le16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
 }
 
-pub(in crate::model::disk::contents) fn le32(bytes: &[u8], at: usize) -> u32 {
+pub(in crate::disk::contents) fn le32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 

@@ -2,8 +2,8 @@
 
 use super::bytes::{le16, le32, uuid_text};
 use super::samples::Contents;
-use crate::model::disk::file_system::{FileSystem, FsType, Maker};
-use crate::model::mount::mount_options::MountOptions;
+use crate::disk::file_system::{FileSystem, FsType, Maker};
+use crate::mount::mount_options::MountOptions;
 
 const INCOMPAT_64BIT: u32 = 0x80;
 const INCOMPAT_JOURNAL_DEVICE: u32 = 0x8;
@@ -19,14 +19,14 @@ const STATE_CLEAN: u16 = 0x1;
 const STATE_ERRORS: u16 = 0x2;
 
 /// How long a block is: what the kernel mounts has at most 64 KiB, and no maker makes longer ones.
-pub(in crate::model::disk::contents) fn block_size(sb: &[u8]) -> Option<u64> {
+pub(in crate::disk::contents) fn block_size(sb: &[u8]) -> Option<u64> {
     const LARGEST: u32 = 6;
     let shift = le32(sb, 0x18);
     (shift <= LARGEST).then(|| 1024 << shift)
 }
 
 /// The superblock of the ext family begins at byte 1024, whatever the block size.
-pub(in crate::model::disk::contents) fn recognise(head: &[u8]) -> Option<Contents> {
+pub(in crate::disk::contents) fn recognise(head: &[u8]) -> Option<Contents> {
     let sb = head.get(1024..2048)?;
     if le16(sb, 0x38) != 0xef53 {
         return None;

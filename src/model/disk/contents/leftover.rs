@@ -6,8 +6,8 @@
 
 use super::bytes::{first_not_zero, le16, le32};
 use super::ext;
-use crate::model::disk::file_system::FsType;
-use crate::model::error::Result;
+use crate::disk::file_system::FsType;
+use crate::error::Result;
 
 /// Reads so many bytes of the disk from an offset.
 pub type ReadAt<'a> = dyn FnMut(u64, usize) -> Result<Vec<u8>> + 'a;

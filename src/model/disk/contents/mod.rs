@@ -18,7 +18,7 @@ pub use self::bytes::{first_not_zero, uuid_bytes, uuid_text};
 pub use self::samples::{Contents, Read, ReadSample};
 pub use super::file_system::{FileSystem, FsType, Maker};
 
-use crate::model::hexadecimal::digits_of;
+use crate::hexadecimal::digits_of;
 
 /// Judges what was read.
 #[must_use]

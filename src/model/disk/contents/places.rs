@@ -13,7 +13,7 @@ pub const BLOCK: u64 = 4096;
 const KIB: u64 = 1024;
 
 /// Where version 0.90 of Linux' RAID has its mark: in the last whole 64 KiB but one.
-pub(in crate::model::disk::contents) fn old_raid(size: u64) -> Option<u64> {
+pub(in crate::disk::contents) fn old_raid(size: u64) -> Option<u64> {
     const UNIT: u64 = 64 * KIB;
     (size & !(UNIT - 1)).checked_sub(UNIT)
 }

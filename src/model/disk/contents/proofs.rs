@@ -9,7 +9,7 @@
 use super::bytes::{le16, le32};
 use super::samples::Read;
 use super::signatures::{Shape, Signature, bytes_at};
-use crate::model::disk::file_system::{FileSystem, FsType};
+use crate::disk::file_system::{FileSystem, FsType};
 use crc::{CRC_32_ISO_HDLC, CRC_64_WE, Crc};
 use crc32c::crc32c;
 
@@ -17,7 +17,7 @@ const ETHERNET: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 const BCACHE: Crc<u64> = Crc::<u64>::new(&CRC_64_WE);
 
 /// Whether the mark says more about the disk than the file system that was found beside it.
-pub(in crate::model::disk::contents) fn outweighs(
+pub(in crate::disk::contents) fn outweighs(
     mark: Signature,
     found: &FileSystem,
     read: &Read<'_>,

@@ -2,7 +2,7 @@
 //! wrong, and everything else right.
 
 use super::*;
-use crate::model::disk::contents::ReadSample;
+use crate::disk::contents::ReadSample;
 
 const SIZE: u64 = 1 << 20;
 

@@ -1,6 +1,6 @@
 //! What was read of a disk, and what may be said of it.
 
-use crate::model::disk::file_system::{FileSystem, Maker};
+use crate::disk::file_system::{FileSystem, Maker};
 use std::fmt;
 
 /// What stands on a disk.

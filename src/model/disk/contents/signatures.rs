@@ -18,7 +18,7 @@ enum From {
 
 /// What stands around a mark, and can be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::model::disk::contents) enum Shape {
+pub(in crate::disk::contents) enum Shape {
     /// Nothing that is known here.
     Mark,
     Raid0 {
@@ -64,10 +64,10 @@ impl Known {
 
 /// A mark that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::model::disk::contents) struct Signature {
-    pub(in crate::model::disk::contents) what: &'static str,
-    pub(in crate::model::disk::contents) offset: u64,
-    pub(in crate::model::disk::contents) shape: Shape,
+pub(in crate::disk::contents) struct Signature {
+    pub(in crate::disk::contents) what: &'static str,
+    pub(in crate::disk::contents) offset: u64,
+    pub(in crate::disk::contents) shape: Shape,
 }
 
 impl fmt::Display for Signature {
@@ -229,12 +229,12 @@ const ZFS_STEP: usize = 1024;
 const ZFS_MARKS: [&[u8]; 2] = [b"\x0c\xb1\xba\0\0\0\0\0", b"\0\0\0\0\0\xba\xb1\x0c"];
 
 /// The first mark of the list that stands on the disk.
-pub(in crate::model::disk::contents) fn first(read: &Read<'_>) -> Option<Signature> {
+pub(in crate::disk::contents) fn first(read: &Read<'_>) -> Option<Signature> {
     KNOWN.iter().find_map(|known| known.on(read)).or_else(|| zfs(read))
 }
 
 /// Every mark of a container.
-pub(in crate::model::disk::contents) fn containers<'a>(
+pub(in crate::disk::contents) fn containers<'a>(
     read: &'a Read<'_>,
 ) -> impl Iterator<Item = Signature> + 'a {
     KNOWN.iter().filter(|known| known.container.is_some()).filter_map(|known| known.on(read))
@@ -249,7 +249,7 @@ fn zfs(read: &Read<'_>) -> Option<Signature> {
 }
 
 /// What was read there; nothing if it was not.
-pub(in crate::model::disk::contents) fn bytes_at<'a>(
+pub(in crate::disk::contents) fn bytes_at<'a>(
     read: &Read<'a>,
     offset: u64,
     length: usize,

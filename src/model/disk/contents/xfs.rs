@@ -2,9 +2,9 @@
 
 use super::bytes::uuid_text;
 use super::samples::Contents;
-use crate::model::disk::file_system::{FileSystem, FsType, Maker};
+use crate::disk::file_system::{FileSystem, FsType, Maker};
 
-pub(in crate::model::disk::contents) fn recognise(head: &[u8]) -> Option<Contents> {
+pub(in crate::disk::contents) fn recognise(head: &[u8]) -> Option<Contents> {
     let sb = head.get(..128)?;
     if &sb[..4] != b"XFSB" {
         return None;

@@ -237,18 +237,18 @@ pub struct LogEnd {
     pub beginnings: Vec<Beginning>,
 }
 
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
+#[cfg(any(test, feature = "test-values"))]
+pub(super) mod test_values {
+    use super::{MAGIC, SEQUENCE, START, SUPERBLOCK};
 
-    pub(in crate::model::disk::journal) const BLOCK: usize = 1024;
+    pub(in crate::disk::journal) const BLOCK: usize = 1024;
 
-    fn put(bytes: &mut [u8], at: usize, number: u32) {
+    pub(super) fn put(bytes: &mut [u8], at: usize, number: u32) {
         bytes[at..at + 4].copy_from_slice(&number.to_be_bytes());
     }
 
     /// A journal of 16 blocks, the first of the log is 1.
-    pub(in crate::model::disk::journal) fn superblock(
+    pub(in crate::disk::journal) fn superblock(
         features: u32,
         sequence: u32,
         start: u32,
@@ -264,6 +264,12 @@ pub(super) mod tests {
         bytes[0x30..0x40].fill(7);
         bytes
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::test_values::{BLOCK, put, superblock};
+    use super::*;
 
     fn head(kind: u32, transaction: u32) -> Vec<u8> {
         let mut bytes = vec![0; BLOCK];

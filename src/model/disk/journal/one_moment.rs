@@ -5,7 +5,7 @@
 
 use super::log_walk::{Beginning, JournalSuperblock, LogEnd};
 use super::place::{ExtSuperblock, Stretch};
-use crate::model::hexadecimal::digits_of;
+use crate::hexadecimal::digits_of;
 use ring::digest::{SHA256, digest};
 
 /// What an ext4 wrote last to a disk.
@@ -182,12 +182,13 @@ fn is_on_the_way(
     }
 }
 
-#[cfg(test)]
-pub(super) mod tests {
-    use super::super::log_walk::tests::superblock as journal_block;
+#[cfg(any(test, feature = "test-values"))]
+#[allow(clippy::unwrap_used, clippy::wildcard_imports, reason = "they are of tests")]
+pub(super) mod test_values {
+    use super::super::log_walk::test_values::superblock as journal_block;
     use super::*;
 
-    fn superblock(changes: &[(usize, u8)]) -> Vec<u8> {
+    pub(super) fn superblock(changes: &[(usize, u8)]) -> Vec<u8> {
         let mut bytes = vec![0; 1024];
         (bytes[0x38], bytes[0x39]) = (0x53, 0xef);
         for (at, byte) in changes {
@@ -196,12 +197,8 @@ pub(super) mod tests {
         bytes
     }
 
-    fn compare(disk: &DiskSight, kernel: &KernelSight, first: u32) -> Sameness {
-        super::compare(disk, kernel, first, &[])
-    }
-
     /// A disk whose log begins with this transaction at this block, and ends before another.
-    pub(in super::super) fn disk(begin: Beginning, next: u32) -> DiskSight {
+    pub(in crate::disk::journal) fn disk(begin: Beginning, next: u32) -> DiskSight {
         let beginnings = (begin.0..=next).map(|one| (one, begin.1 + 2 * (one - begin.0))).collect();
         DiskSight {
             superblock: ExtSuperblock::parse(&superblock(&[])).unwrap(),
@@ -212,13 +209,24 @@ pub(super) mod tests {
         }
     }
 
-    pub(in super::super) fn kernel(begin: Beginning, finished: u32) -> KernelSight {
+    pub(in crate::disk::journal) fn kernel(begin: Beginning, finished: u32) -> KernelSight {
         KernelSight {
             superblock: Some(superblock(&[])),
             journal: Some(journal_block(0, begin.0, begin.1)),
             finished: Some(finished),
             other_block: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log_walk::test_values::superblock as journal_block;
+    use super::test_values::{disk, kernel, superblock};
+    use super::*;
+
+    fn compare(disk: &DiskSight, kernel: &KernelSight, first: u32) -> Sameness {
+        super::compare(disk, kernel, first, &[])
     }
 
     #[track_caller]

@@ -1,7 +1,7 @@
 //! Where an ext4 has its journal.
 
 use super::bytes::{Parsed, le16, le32};
-use crate::model::disk::contents::uuid_text;
+use crate::disk::contents::uuid_text;
 
 /// A stretch of the disk: where it begins, and how many bytes it has.
 pub type Stretch = (u64, usize);

@@ -109,12 +109,13 @@ impl JournalSights {
 
 const OTHER_KIND: &str = "it has a file system of another kind than what was mounted";
 
-#[cfg(test)]
+#[cfg(any(test, feature = "test-values"))]
 impl JournalSights {
     /// Of an ext4 that was mounted before transaction 101, or is not mounted: so many the kernel has finished, and the
     /// log on the disk ends before this one.
-    pub(crate) fn of_a_test(finished: Option<u32>, next: u32) -> Self {
-        use super::one_moment::tests::{disk, kernel};
+    #[must_use]
+    pub fn of_a_test(finished: Option<u32>, next: u32) -> Self {
+        use super::one_moment::test_values::{disk, kernel};
         let begin = (next, 0);
         let in_memory = finished.map(|finished| kernel(begin, finished)).unwrap_or_default();
         Self::Ext4(Box::new(disk(begin, next)), Box::new(in_memory))

@@ -1,7 +1,7 @@
 //! Where an xfs has its log, by its superblock. All its numbers are big-endian.
 
 use super::bytes::{Parsed, be16, be32, be64, part};
-use crate::model::disk::contents::uuid_text;
+use crate::disk::contents::uuid_text;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 use super::*;
-use crate::model::cgroup::Owner;
-use crate::model::face::OF_TESTS;
-use crate::model::ids::VolumeId;
-use crate::model::mount::disk_users::{NamespaceId, Process};
+use crate::cgroup::Owner;
+use crate::face::OF_TESTS;
+use crate::ids::VolumeId;
+use crate::mount::disk_users::{NamespaceId, Process};
 
 const UID: &str = "2f399ae2-a3cd-41e8-95ee-5254001f7ecb";
 const GLOBAL: &str = "/var/lib/nodeagent/plugins/stages/pv";

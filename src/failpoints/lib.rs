@@ -13,9 +13,9 @@
 //! | `JOURNALCTL` | a program in the place of `journalctl` |
 //! | `NODE_AT_MOST` | how many seconds one time of `disk node --every` may take |
 
-use crate::model::error::Result;
+use incloud_disk_model::error::Result;
 #[cfg(debug_assertions)]
-use crate::model::error::{Error, Kind};
+use incloud_disk_model::error::{Error, Kind};
 use std::path::PathBuf;
 
 /// A folder that a test put in the place of `usual`.
