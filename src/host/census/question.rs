@@ -40,10 +40,10 @@ pub(super) struct Filter {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Question {
-    /// The mount namespace of a thread, or of another one of its process if it has ended.
-    Place(Task),
-    /// The mounts of a namespace, where these live or to which these lead.
-    Table { namespace: u64, doors: Vec<Door> },
+    /// The mount namespace of a thread; with `or_another`, of another one of its process if it has ended.
+    Place { task: Task, or_another: bool },
+    /// The mounts of the namespace in which these live.
+    Table { namespace: u64, tasks: Vec<Task> },
     /// The mounts that a thread lists, with the servers among them: readable also while the thread's links
     /// are not.
     Listed(Task),
@@ -51,10 +51,12 @@ pub(super) enum Question {
     List { these: Vec<u64>, is_only: bool },
     /// The mounts of namespaces that the kernel lists.
     Enter(Vec<u64>),
+    /// The mounts of a namespace to which one of these leads.
+    EnterBy { namespace: u64, doors: Vec<Door> },
     /// What of a process keeps a mount namespace alive.
     References(u32),
     /// What a process holds of the file systems.
-    Files(u32),
+    Files { pid: u32, namespace: Option<u64> },
     /// What is behind a loop device: its name, number and node, the file as the kernel spells it, and
     /// whether that file may be on one of the file systems.
     Loop { node: PathBuf, number: DeviceNumber, file: OsString, may_be_ours: bool },
@@ -63,9 +65,9 @@ pub(super) enum Question {
     /// The ids of the ext file systems that are mounted where these live.
     ExtIds(Vec<Task>),
     /// Opens a namespace: by one of these, else by the kernel's list.
-    Open { namespace: u64, doors: Vec<Door> },
-    /// When a process began.
-    Began(u32),
+    Open { namespace: u64, doors: Vec<Door>, is_listed: bool },
+    /// The state of a process, and when it began.
+    State(u32),
 }
 
 /// A way to a mount namespace. Each is a name that others may have given to something else meanwhile.
@@ -89,8 +91,6 @@ pub(super) enum Line {
     Found(Found),
     /// The question is done; it took so many microseconds.
     End(Result<(), Why>, u64),
-    /// The batch is done, or the reader has begun.
-    Done,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -106,12 +106,9 @@ pub(super) enum Found {
     },
     /// So many more namespaces of ordinary users are listed.
     More(usize),
-    /// The lines of a mount table that the filter asks for.
     Table {
         namespace: Option<u64>,
-        lines: Vec<u8>,
-        /// The id of the table's first mount: ids are unique, so it tells which namespace a table is of.
-        first: u32,
+        table: Excerpt,
     },
     Unread {
         namespace: u64,
@@ -135,10 +132,16 @@ pub(super) enum Found {
         why: String,
     },
     ExtId(DeviceNumber, u64),
-    Began(u64),
-    /// The reader's descriptor of a namespace, which it closes when it is asked again.
-    Opened(i32),
+    State(char, u64),
     Yes,
+}
+
+/// The lines of a mount table that the filter asks for.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Excerpt {
+    pub(super) lines: Vec<u8>,
+    /// The id of the table's first mount: ids are unique, so it tells which namespace a table is of.
+    pub(super) first: u32,
 }
 
 /// Why a question has no whole answer.
