@@ -22,14 +22,13 @@ pub fn hide() {
 struct Udevd;
 
 impl Udevd {
-    fn start() -> Self {
+    fn start() {
         hide();
         fs::create_dir_all(Path::new(RUN).join("data")).unwrap();
         fs::write(Path::new(RUN).join("control"), "").unwrap();
-        Self
     }
 
-    fn stop(&self) {
+    fn stop() {
         fs::remove_file(Path::new(RUN).join("control")).unwrap();
     }
 
@@ -37,7 +36,7 @@ impl Udevd {
         Path::new(RUN).join("data").join(format!("b{}", number_of(&volume.letter())))
     }
 
-    fn has_processed(&self, volume: &Volume, more: &str) {
+    fn has_processed(volume: &Volume, more: &str) {
         fs::write(Self::entry(volume), format!("I:1\n{more}")).unwrap();
     }
 }
@@ -70,7 +69,7 @@ fn a_new_disk_is_left_to_udevd_for_a_second_at_most() {
     if cfg!(not(feature = "udev")) {
         return crate::support::skip("a_new_disk_is_left_to_udevd", "needs libudev");
     }
-    let udevd = Udevd::start();
+    Udevd::start();
     let (node, volume) = Volume::on_a_node("ext4", "64M");
     node.must(volume.attach());
     make_folder(&volume.global());
@@ -96,7 +95,7 @@ fn a_new_disk_is_left_to_udevd_for_a_second_at_most() {
     thread::scope(|scope| {
         scope.spawn(|| {
             thread::sleep(Duration::from_millis(300));
-            udevd.has_processed(&volume, "");
+            Udevd::has_processed(&volume, "");
         });
         let (took, given_up) = staged(&new);
         assert!(took > Duration::from_millis(300), "{took:?}");
@@ -108,7 +107,7 @@ fn a_new_disk_is_left_to_udevd_for_a_second_at_most() {
     fs::write(Path::new(RUN).join("queue"), "").unwrap();
     assert_eq!(staged(&NewNode::of(&volume)).1, 2);
     // No udevd runs.
-    udevd.stop();
+    Udevd::stop();
     fs::remove_file(Udevd::entry(&volume)).unwrap();
     assert_eq!(staged(&NewNode::of(&volume)).1, 2);
     node.must(volume.detach());
@@ -121,20 +120,20 @@ fn what_udev_says_is_shown_and_sysfs_decides() {
     if cfg!(not(feature = "udev")) {
         return crate::support::skip("what_udev_says_is_shown", "needs libudev");
     }
-    let udevd = Udevd::start();
+    Udevd::start();
     let (node, volume) = Volume::on_a_node("ext4", "64M");
     volume.bring();
     let explain = || node.verb(&["explain", &volume.id]).unwrap();
     let doctor = || node.verb(&["doctor"]).unwrap_or_else(|text| text);
     has(&explain(), &["no serial of it", "DISAGREES", "udevd has not processed", "sysfs decides"]);
     has(&doctor(), &["udevd has not processed this disk", &volume.letter()]);
-    udevd.has_processed(&volume, "S:disk/by-id/some-link\nE:ID_SERIAL=some serial\n");
+    Udevd::has_processed(&volume, "S:disk/by-id/some-link\nE:ID_SERIAL=some serial\n");
     let text = explain();
     has(&text, &["ID_SERIAL \"some serial\"", "/dev/disk/by-id/some-link"]);
     assert!(!text.contains("DISAGREES"), "{text}");
     assert!(!doctor().contains("has not processed"), "{}", doctor());
     // Without udevd its database is a former one's.
-    udevd.stop();
+    Udevd::stop();
     assert!(!explain().contains("some-link"));
     volume.take_away();
     nothing_is_left(&node, &[&volume]);
