@@ -243,8 +243,23 @@ starts_there() {
     # Below DESTDIR is another machine, whose processes are not these.
     [ -z "$destdir" ] || [ -n "${INSTALL_PROC:-}" ] || return 0
     for comm in "${INSTALL_PROC:-/proc}"/[0-9]*/comm; do
-        ! grep -qsx -e kubelet -e hyperkube -e kube-controller "$comm" || starts_in "${comm%/comm}/root" "$1" || return 1
+        grep -qsx -e kubelet -e hyperkube -e kube-controller "$comm" || continue
+        if is_roots "${comm%/comm}"; then
+            starts_in "${comm%/comm}/root" "$1" || return 1
+        elif ! grep -qsx kubelet "$comm"; then
+            # Perhaps a controller-manager in a container: the static driver starts there whatever it has.
+            return 1
+        fi
     done
+}
+
+# is_roots PROCESS: whether it is one of root's on this machine, with CAP_SYS_ADMIN, and of no setuid program. Others
+# choose the names of their processes and what is in their root directories, and nothing of that may be run here.
+is_roots() {
+    grep -qsx 'Uid:[[:space:]]*0[[:space:]]*0[[:space:]]*0[[:space:]]*0' "$1/status" &&
+        grep -qsx 'NSpid:[[:space:]]*[0-9]*' "$1/status" &&
+        grep -qsx 'CapEff:[[:space:]]*[0-9a-f]*[2367abef][0-9a-f]\{5\}' "$1/status" &&
+        [ ! -u "$1/exe" ] && [ ! -g "$1/exe" ]
 }
 
 # starts_in ROOT FILE

@@ -29,15 +29,6 @@ impl Default for System {
     }
 }
 
-/// Whether a root directory has libudev where a loader looks for it; nothing if it cannot be read.
-fn has_libudev(root: &Path) -> Option<bool> {
-    fs::read_dir(root).ok()?;
-    let folders = ["lib", "usr/lib", "lib64", "usr/lib64"].map(|folder| root.join(folder));
-    let below = folders.iter().flat_map(fs::read_dir).flatten().flatten().map(|one| one.path());
-    let mut all = below.chain(folders.clone());
-    Some(all.any(|folder| folder.join("libudev.so.1").exists()))
-}
-
 /// How long systemd may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -74,21 +65,6 @@ impl System {
     #[must_use]
     pub fn version_of(&self, kubelet: &Kubelet) -> Option<(u32, u32)> {
         kubelet::version(&self.proc, kubelet)
-    }
-
-    /// A controller-manager in whose root directory there is no libudev.
-    #[must_use]
-    pub fn controller_manager_without_libudev(&self) -> Option<u32> {
-        let is_it = |pid: &u32| {
-            let process = self.proc.join(pid.to_string());
-            let comm = fs::read_to_string(process.join("comm")).unwrap_or_default();
-            // The kernel keeps the first 15 characters of a name.
-            comm.trim_end() == "kube-controller"
-                && has_libudev(&process.join("root")) == Some(false)
-        };
-        let entries = fs::read_dir(&self.proc).into_iter().flatten().flatten();
-        let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.find(is_it)
     }
 
     /// Whether the kernel gives up when a process waits for very long.

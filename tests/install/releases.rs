@@ -118,6 +118,45 @@ fn the_driver_with_libudev_is_installed_where_it_starts() {
     installs("disk");
 }
 
+/// A tenant chooses the name of his process and all that is in its root directory.
+#[test]
+fn nothing_of_a_tenants_is_run_to_see_which_driver_starts() {
+    let machine = Machine::new();
+    let folder = unpacked(&machine);
+    let machine = machine.with_script(folder.join("install.sh"));
+    let has_libraries = machine.has_libraries_of_the_driver();
+    let status = |uid: u32, pids: &str, rights: &str| {
+        format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{pids}\nCapEff:\t{rights}\n")
+    };
+    let all = "000001ffffffffff";
+    for (name, driver) in [("kubelet", "disk-libudev"), ("kube-controller", "disk")] {
+        machine.runs(8, name, &[name]);
+        let process = machine.proc().join("8");
+        fs::remove_file(process.join("root")).unwrap();
+        let library = process.join("root/lib");
+        fs::create_dir_all(&library).unwrap();
+        fs::write(library.join("libudev.so.1"), "").unwrap();
+        let told = machine.base().join("was-run");
+        let text = format!("#!/bin/sh\ntouch {}\n", told.display());
+        write_program(&library.join("ld-linux-x.so.2"), text);
+        for of in
+            [status(1000, "8", all), status(0, "8\t1", all), status(0, "8", "00000000a80425fb")]
+        {
+            fs::write(process.join("status"), &of).unwrap();
+            must(machine.command(["install", "--plugin-dir"]).arg(machine.plugins()));
+            assert!(!told.exists(), "{name}: {of}");
+            let driver = if has_libraries { driver } else { "disk" };
+            assert!(is_same(&machine.driver(), &folder.join(driver)), "{name}: {of}");
+        }
+        // One of root's own is asked.
+        fs::write(process.join("status"), status(0, "8", all)).unwrap();
+        must(machine.command(["install", "--plugin-dir"]).arg(machine.plugins()));
+        assert_eq!(told.exists(), has_libraries, "{name}");
+        fs::remove_dir_all(&process).unwrap();
+        let _ = fs::remove_file(told);
+    }
+}
+
 #[test]
 fn a_release_that_was_damaged_is_refused() {
     for driver in ["disk", "disk-libudev"] {
