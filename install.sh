@@ -371,7 +371,7 @@ try_here() {
     done
 }
 
-# can_work FILE [LOADER...]: whether it has the words of a node. A driver of before has not.
+# can_work FILE [LOADER...]: whether it runs here and can install itself, which the first versions of the driver cannot.
 can_work() {
     is_program "$1" || return 1
     asked=$1

@@ -138,8 +138,7 @@ impl Node {
         if let Err(error) = linked {
             tracing::debug!(path = %self.path.display(), %error, "no link to the disk");
         }
-        drop(name);
-        remove_folders();
+        give_back(name);
     }
 }
 
@@ -156,12 +155,14 @@ impl Drop for Node {
 pub fn tidy(id: &VolumeId) {
     let path = label_of(id);
     let lock_of = Path::new(FOLDER).join(LOCKS).join(format!("{id}.lock"));
-    let is_left = match fs::symlink_metadata(&path) {
-        Ok(found) => !found.is_symlink(),
-        Err(_) => fs::symlink_metadata(lock_of).is_ok(),
-    };
-    if is_left {
-        remove_if_free(id);
+    let is_node = || fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink());
+    if (is_node() || fs::symlink_metadata(lock_of).is_ok())
+        && let Ok(Locked::Held(name)) = lock(id, Deadline::after(Duration::ZERO))
+    {
+        if is_node() {
+            let _ = fs::remove_file(&path);
+        }
+        give_back(name);
     }
 }
 
@@ -180,6 +181,10 @@ pub fn remove_if_free(id: &VolumeId) {
 
 fn remove(path: &Path, name: Lock) {
     let _ = fs::remove_file(path);
+    give_back(name);
+}
+
+fn give_back(name: Lock) {
     drop(name);
     remove_folders();
 }

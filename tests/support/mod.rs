@@ -83,7 +83,22 @@ fn clean(dir: &Path) {
     {
         let _ = nix::mount::umount2(*target, nix::mount::MntFlags::MNT_DETACH);
     }
+    remove_links_of(dir);
     detach_loops_below(dir);
+}
+
+/// Removes the links in `/dev` of volumes that were still mounted when the test ended.
+fn remove_links_of(dir: &Path) {
+    let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
+    let records = entries(dir.to_owned()).map(|node| node.path().join("state/volumes"));
+    let files = records.chain([dir.join("cloud/volumes")]).flat_map(entries);
+    for id in files.filter_map(|file| Some(file.path().file_stem()?.to_owned())) {
+        let link = Path::new("/dev/incloud-disk").join(id);
+        if link.is_symlink() {
+            let _ = fs::remove_file(&link);
+            let _ = fs::remove_dir("/dev/incloud-disk");
+        }
+    }
 }
 
 /// Detaches the loop devices on files below a folder.

@@ -12,7 +12,8 @@ use crate::host::files;
 use crate::host::locks::{Locked, Locks};
 use crate::host::machine::boot_id;
 use crate::host::records::Records;
-use crate::host::{Census, Devices, Mounts, Remounts, SwitchRequest, device_nodes};
+use crate::host::{Census, Devices, Mounts, Remounts, SwitchRequest};
+use crate::lookup::disk_numbers::labelled;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -200,9 +201,8 @@ impl Recovery<'_> {
 
     /// Removes the volume's link from `/dev`, if it is no longer mounted. The caller holds its lock.
     pub(crate) fn remove_link(&self, id: &VolumeId) {
-        let is_its = |mount: &Mount| device_nodes::owner_of(mount).as_ref() == Some(id);
         if self.devices.has_link(id)
-            && self.mounts.table().is_ok_and(|table| !table.mounts().iter().any(is_its))
+            && self.mounts.table().is_ok_and(|table| labelled(&table, id).next().is_none())
         {
             self.devices.remove_link(id);
         }
@@ -231,8 +231,14 @@ impl Recovery<'_> {
     fn volumes_with_leftovers(&self) -> BTreeSet<VolumeId> {
         let named = files::names_in(self.scratch).into_iter();
         let mut ids: BTreeSet<_> = named.filter_map(|name| VolumeId::parse(&name).ok()).collect();
-        let records = self.records.list().unwrap_or_default().into_iter().filter(has_leftovers);
-        ids.extend(records.map(|record| record.volume));
+        let table = self.mounts.table().ok();
+        let has_stale_link = |id: &VolumeId| {
+            self.devices.has_link(id)
+                && table.as_ref().is_some_and(|table| labelled(table, id).next().is_none())
+        };
+        let records = self.records.list().unwrap_or_default().into_iter();
+        let left = records.filter(|one| has_leftovers(one) || has_stale_link(&one.volume));
+        ids.extend(left.map(|record| record.volume));
         // A call that was killed leaves its lock's file.
         ids.extend(self.locks.files());
         ids

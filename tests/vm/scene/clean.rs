@@ -6,9 +6,10 @@ use crate::host::parts::CGROUPS_1;
 use crate::orders::Ask;
 use std::time::Duration;
 
-/// Takes off what scenarios left mounted, in the guest.
-const UNMOUNT: &str = "awk '$5 ~ \"^/var/lib/kubelet/|^/run/incloud-disk/|^/run/scene/\" { print $5 }' \
-    /proc/self/mountinfo | sort -r | while read -r m; do umount -l \"$m\"; done; \
+/// Unmounts what scenarios left mounted in the guest, and removes the links that go with it.
+const UNMOUNT: &str = "awk '$5 ~ \"^/var/lib/kubelet/|^/run/incloud-disk/|^/run/scene/\" { \
+    for (i = 7; $i != \"-\"; i++); print $5, $(i + 2) }' /proc/self/mountinfo | sort -r | while read -r m source; do \
+    umount -l \"$m\"; case $source in /dev/incloud-disk/*) rm -f \"$source\" ;; esac; done; \
     rm -f /run/*.confirmed /run/*.stopped; rm -rf /var/lib/kubelet /var/lib/incloud-disk/volumes /run/scene /run/incloud-disk; \
     mkdir -p /var/lib/kubelet";
 
