@@ -6,6 +6,7 @@ use crate::driver::attachment::detach::Force;
 use crate::driver::mount::publish::Publication;
 use crate::driver::mount::stage::StageOptions;
 use crate::driver::{Driver, Outcome, Volume, VolumeRef};
+use crate::flexvolume::answer::{self, Subject};
 use crate::flexvolume::call::{About, Call};
 use crate::flexvolume::folders::{self, Folder};
 use crate::flexvolume::options::{AccessMode, Options};
@@ -13,8 +14,8 @@ use crate::flexvolume::reply::Reply;
 use crate::host::clock::Deadline;
 use crate::host::metrics::Report;
 use crate::host::records::Records;
-use crate::host::worker::late;
-use crate::host::{at_hand, machine, worker};
+use crate::host::worker::parent::Worker;
+use crate::host::{machine, worker};
 use crate::model::cloud::attachment_state::Sharing;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::Faces;
@@ -22,7 +23,7 @@ use crate::model::ids::{ConsumerId, NodeName};
 use crate::model::mount::layout::{PublishTarget, StagePlace, StageTarget};
 use crate::model::record::VolumeRecord;
 use crate::model::report::metrics::Sample;
-use crate::watchdog::{self, BesideAnswer, Subject};
+use crate::supervisor::{self, Answering};
 use crate::wiring::{self, BESIDE, ETC, Setting, VARIABLE};
 use crate::{failpoints, host, log};
 use std::ffi::OsString;
@@ -47,7 +48,7 @@ pub fn is_constant(word: &str) -> bool {
 
 /// Answers one call of kubelet, the controller-manager or a person; says whether the exit status is 0. It always
 /// answers: the work is another process's, and if that does not come back this one answers for it.
-pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
+pub fn answer(word: &str, arguments: &[OsString], channel: &Channel) -> bool {
     let parsed = catch_unwind(|| Call::parse(word, arguments)).unwrap_or_else(|_| Err(inside()));
     let object = parsed.as_ref().map(Call::object).unwrap_or_default();
     let subject = || {
@@ -64,40 +65,26 @@ pub fn answer(word: &str, arguments: &[OsString], channel: Channel) -> bool {
         });
         let reply = constant.unwrap_or_else(|_| Err(inside()));
         let reply = reply.unwrap_or_else(|error| subject().failure(&error));
-        return watchdog::send(&channel, &watchdog::line_for(channel.reader(), &reply));
+        return answer::send(channel, &reply);
     }
     let (subject, reader) = (subject(), channel.reader());
     let begin = Instant::now();
-    if Call::is_look(word) && failpoints::stands_still_nowhere() {
-        let of_the_call = subject.clone();
-        let do_it = || {
-            let (reply, report) = work(word, parsed, &subject, begin);
-            (watchdog::line_for(reader, &reply), report)
-        };
-        let told = BesideAnswer {
-            keep: |report: &Option<Report>| report.as_ref().is_none_or(Report::keep),
-            write: |report| {
-                report.into_iter().for_each(Report::write);
-                take_over_for_timer();
-            },
-        };
-        let given_up = {
-            let word = word.to_owned();
-            move |why: &Error| write_off(&word, &of_the_call, begin, why)
-        };
-        return watchdog::look(channel, &subject, do_it, &told, given_up, log::onto_disk);
-    }
     let do_it = || {
         let (reply, report) = work(word, parsed, &subject, begin);
-        let _ = worker::out().write_all(watchdog::line_for(reader, &reply).as_bytes());
+        let _ = worker::out().write_all(answer::line_for(reader, &reply).as_bytes());
         // kubelet has its answer, and need not wait for this.
         if let Some(report) = report {
             report.write();
         }
         take_over_for_timer();
     };
-    let given_up = |why: &Error| write_off(word, &subject, begin, why);
-    watchdog::call(&channel, &subject, do_it, given_up)
+    let answering = Answering {
+        terminal: channel.terminal(),
+        deliver: |worker: &mut Worker, line: &str| answer::deliver(channel, worker, line),
+        fail: |error: &Error| answer::send(channel, &subject.failure(error)),
+        given_up: |why: &Error| write_off(word, &subject, begin, why),
+    };
+    supervisor::call(answering, do_it)
 }
 
 /// Starts the timer's work where no timer runs: no call comes for a volume that kubelet has forgotten. The heal runs in
@@ -130,11 +117,7 @@ fn work(
     let mut notes = Notes::default();
     let answered =
         catch_unwind(AssertUnwindSafe(|| call_driver(word, parsed, subject, begin, &mut notes)));
-    let answered = answered.unwrap_or_else(|_| {
-        // The place is for the log on the disk.
-        late::may_hang();
-        Err(inside())
-    });
+    let answered = answered.unwrap_or_else(|_| Err(inside()));
     let reply = answered.unwrap_or_else(|error| subject.failure(&error));
     (reply, notes.report)
 }
@@ -183,11 +166,6 @@ fn call_driver(
     // From here on also what is done for the log counts.
     let deadline = config.deadline.of(word);
     worker::may_take(deadline);
-    // What it leaves for later calls must need no disk.
-    at_hand::look_for_memory(&config.paths.run_dir);
-    if !at_hand::has_memory() {
-        late::may_hang();
-    }
     // Without a log the call goes on: it is worth more than its record.
     let _is_logged = log::start(&config);
     log_panics();
@@ -226,12 +204,6 @@ fn call_driver(
             ..sample
         };
     }
-    // Only the controller-manager asks `isattached`: no mounts of its machine are meant.
-    let takes_over = word != "isattached" && !host::sweeps::is_recent(&config.paths.run_dir);
-    if !matches!(answered, Ok((_, Outcome::Already))) || log::has_news() || takes_over {
-        // That is for the log on the disk, and for the timer's work.
-        late::may_hang();
-    }
     let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &answered {
         Ok((reply, outcome)) => {
@@ -248,7 +220,6 @@ fn call_driver(
             tracing::error!(object, duration_ms, kind = error.kind.word(), reason = %error, status, answer, "end: Failure");
         }
     }
-    log::keep();
     answered.map(|(reply, _)| reply)
 }
 
@@ -294,12 +265,8 @@ pub(crate) fn report(config: &Config, operation: &str) -> Option<Report> {
 
 fn dispatch(call: &Call, setting: &Setting<'_>, sample: &mut Sample) -> Result<(Reply, Outcome)> {
     let config = setting.config;
-    let changed_nothing = |(_, outcome): &(Reply, Outcome)| {
-        call.volume().filter(|_| *outcome == Outcome::Already).cloned()
-    };
-    let (done, measured) = wiring::with_measured_driver(setting, changed_nothing, |driver| {
-        perform(call, config, driver)
-    });
+    let (done, measured) =
+        wiring::with_measured_driver(setting, |driver| perform(call, config, driver));
     *sample = measured;
     done
 }

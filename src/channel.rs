@@ -4,11 +4,10 @@
 //! anything else happens; what a library prints, a panic says, or a child leaves behind cannot
 //! reach kubelet. The reply is written to the saved descriptor, once.
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{dup2_stderr, dup2_stdout, pipe};
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Who reads the answer. kubelet and the controller-manager have no terminal.
@@ -64,20 +63,6 @@ impl Channel {
             return None;
         }
         self.stdout.as_ref()
-    }
-
-    /// The numbers of the caller's files that it has.
-    #[must_use]
-    pub fn files(&self) -> Vec<RawFd> {
-        self.stdout.iter().chain(&self.terminal).map(AsRawFd::as_raw_fd).collect()
-    }
-
-    /// Whether the line can be written without a wait for its reader.
-    #[must_use]
-    pub fn has_room(&self) -> bool {
-        let Some(stdout) = &self.stdout else { return true };
-        let mut asked = [PollFd::new(stdout.as_fd(), PollFlags::POLLOUT)];
-        !matches!(poll(&mut asked, PollTimeout::ZERO), Ok(0))
     }
 
     /// Writes the line, if none was written yet; says whether it got out.

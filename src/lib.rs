@@ -4,7 +4,7 @@
 //!
 //! | crate | contents | depends on |
 //! | --- | --- | --- |
-//! | this one | the front ends: [`flexvolume`] (kubelet's words), [`operator`] and [`cli`] (people's words), and what starts them: `main`, [`app`], [`wiring`], [`configuration`], [`log`], [`channel`], [`watchdog`] | all below |
+//! | this one | the front ends: [`flexvolume`] (kubelet's words), [`operator`] and [`cli`] (people's words), and what starts them: `main`, [`app`], [`wiring`], [`configuration`], [`log`], [`channel`], [`supervisor`] | all below |
 //! | [`node`] | the machine around the driver, kubelet among it; how a driver is installed | host, model |
 //! | [`driver`] | every decision about a volume | cloud, host, model |
 //! | [`cloud`] | the port to a cloud, and its adapters | host, model |
@@ -41,7 +41,7 @@ pub mod configuration;
 pub mod flexvolume;
 pub mod log;
 pub mod operator;
-pub mod watchdog;
+pub mod supervisor;
 pub mod wiring;
 
 pub use incloud_disk_cloud as cloud;

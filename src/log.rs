@@ -1,47 +1,44 @@
-//! The log: one file a day, one JSON object per event, the call's id on every line.
+//! The log: one file a day, one JSON object per event, with the call's id on every line.
 //!
-//! What tenants, processes and clouds name as they like stands in it, so nothing is put together
-//! by hand: the library quotes, serde reads (`model/log_line.rs`). Files that end in `.log` are of
-//! an older driver, in prose, where a name could pass for a line; they are shown, never read.
+//! Names that tenants, processes and clouds choose end up in it, so lines are never put together by hand: the
+//! library quotes, serde reads (`model/log_line.rs`). Files that end in `.log` were written by an older driver as
+//! prose, where a name could pass for a line; they are shown, never parsed.
 //!
-//! Nothing here can fail a call, or keep it waiting for long: without a log it goes on.
+//! Nothing here fails a call or delays it noticeably: without a log the call goes on.
 
 use crate::configuration::{Config, LogLevel};
+use crate::failpoints;
 use crate::host::aside::AsideWriter;
 use crate::host::clock;
-use crate::host::kept_lines::{Keeping, KeptLines};
 pub use crate::host::machine::new_call_id;
-use crate::host::worker::late;
 use crate::model::report::log_line;
 use crate::model::timestamp::{self, Millis};
-use nix::fcntl::OFlag;
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 use tracing::level_filters::LevelFilter;
+use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Files are called `incloud-disk.YYYY-MM-DD.jsonl`, by UTC.
 const PREFIX: &str = "incloud-disk";
+const SUFFIX: &str = "jsonl";
 
-/// Begins to log. False if it cannot; the call goes on without.
+/// How long a process waits for its log in all. What a slower disk has not taken by then is written after the answer.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Starts to log; false if it cannot.
 #[must_use]
 pub fn start(config: &Config) -> bool {
-    let paths = config.paths.clone();
-    let place = Place { folder: paths.log_dir, run_dir: paths.run_dir, most: config.log.max_files };
-    let lines = if late::is_alone() {
-        State::Memory(Memory { place, lines: Vec::new(), has_news: false })
-    } else {
-        place.on_disk()
+    let (folder, most) = (config.paths.log_dir.clone(), config.log.max_files);
+    let Some(aside) =
+        AsideWriter::at(&folder, &config.paths.run_dir, failpoints::patience(PATIENCE))
+    else {
+        return false;
     };
-    let is_kept = !matches!(lines, State::Nowhere);
-    // What this process had in memory is written by its worker.
-    let begun_before = std::mem::replace(&mut *state(), lines);
-    if !matches!(begun_before, State::Nowhere) {
-        return is_kept;
-    }
+    let Some(Ok(appender)) = aside.write(move || open(&folder, most)) else { return false };
     let level = match config.log.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -49,213 +46,77 @@ pub fn start(config: &Config) -> bool {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let started = is_kept.then(|| {
-        tracing_subscriber::fmt()
-            .json()
-            .with_span_list(false)
-            .with_writer(Lines)
-            .with_max_level(level)
-            .with_target(false)
-            .log_internal_errors(false)
-            .try_init()
+    tracing_subscriber::fmt()
+        .json()
+        .with_span_list(false)
+        .with_writer(Lines { appender: Arc::new(appender), aside })
+        .with_max_level(level)
+        .with_target(false)
+        .log_internal_errors(false)
+        .try_init()
+        .is_ok()
+}
+
+/// Opens today's file. The appender would wait for the reader of a pipe and follow a link, and it prunes on every
+/// start, today's file included: both are decided here.
+fn open(folder: &Path, most: usize) -> std::io::Result<RollingFileAppender> {
+    fs::create_dir_all(folder)?;
+    let today = File::of(clock::now());
+    match fs::symlink_metadata(today.path(folder)) {
+        Ok(found) if !found.is_file() => return Err(ErrorKind::InvalidInput.into()),
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let builder = RollingFileAppender::builder().rotation(Rotation::DAILY);
+    let appender = builder.filename_prefix(PREFIX).filename_suffix(SUFFIX).build(folder);
+    let appender = appender.map_err(std::io::Error::other)?;
+    if is_cut_off(&today.path(folder)) {
+        let _ = appender.make_writer().write(b"\n");
+    }
+    prune(folder, most, &today);
+    Ok(appender)
+}
+
+/// Whether a full disk or a power failure has left a part of a line at the end: the next line would be lost with it.
+fn is_cut_off(path: &Path) -> bool {
+    let mut last = [0];
+    let read = fs::File::open(path).and_then(|mut file| {
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)
     });
-    started.is_some_and(|started| started.is_ok())
-}
-
-/// This process may wait for the log's disk: what was kept in memory is written there first.
-pub fn onto_disk() {
-    let before = std::mem::replace(&mut *state(), State::Nowhere);
-    let State::Memory(Memory { place, lines, .. }) = before else {
-        *state() = before;
-        return;
-    };
-    let disk = place.on_disk();
-    if let State::Disk(disk) = &disk
-        && !lines.is_empty()
-    {
-        let _ = disk.write(lines);
-    }
-    *state() = disk;
-}
-
-/// Whether something is in memory that belongs on the disk.
-#[must_use]
-pub fn has_news() -> bool {
-    matches!(&*state(), State::Memory(memory) if memory.has_news)
-}
-
-/// The call is done, and found all as it should be: its lines stay in memory, as far as there is room.
-pub fn keep() {
-    let kept = match &mut *state() {
-        State::Memory(Memory { place, lines, .. }) => {
-            let kept = of_looks(&place.run_dir).keep(lines);
-            if kept == Keeping::Yes {
-                lines.clear();
-            }
-            kept
-        }
-        _ => Keeping::Yes,
-    };
-    if kept == Keeping::No {
-        late::may_hang();
-    }
-}
-
-/// The lines of calls that only looked, until the next call that writes to the log takes them there.
-#[must_use]
-pub fn of_looks(run_dir: &Path) -> KeptLines {
-    KeptLines::below(run_dir, "looks", "jsonl")
-}
-
-/// Where the log is.
-#[derive(Debug)]
-struct Place {
-    folder: PathBuf,
-    run_dir: PathBuf,
-    most: usize,
+    read.is_ok() && last != *b"\n"
 }
 
 /// Where lines go.
-#[derive(Debug)]
-enum State {
-    Nowhere,
-    Memory(Memory),
-    Disk(Disk),
+struct Lines {
+    appender: Arc<RollingFileAppender>,
+    aside: AsideWriter,
 }
-
-/// The lines of a call that has no worker.
-#[derive(Debug)]
-struct Memory {
-    place: Place,
-    lines: Vec<u8>,
-    /// Whether one of them is a warning, or they are too many.
-    has_news: bool,
-}
-
-/// The file of today, and what writes to it.
-#[derive(Debug)]
-struct Disk {
-    today: Arc<Mutex<Today>>,
-    writer: AsideWriter,
-}
-
-static STATE: Mutex<State> = Mutex::new(State::Nowhere);
-
-fn state() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Place {
-    fn on_disk(self) -> State {
-        let Some(writer) = AsideWriter::at(&self.folder, &self.run_dir) else {
-            return State::Nowhere;
-        };
-        let begin = move || {
-            let mut today = Today::begin(self.folder, self.most)?;
-            if let Some(looks) = of_looks(&self.run_dir).take()
-                && today.append(&looks.lines).is_ok()
-            {
-                looks.are_written();
-            }
-            Some(today)
-        };
-        match writer.write(begin) {
-            Some(Some(today)) => State::Disk(Disk { today: Arc::new(Mutex::new(today)), writer }),
-            _ => State::Nowhere,
-        }
-    }
-}
-
-impl Disk {
-    fn write(&self, lines: Vec<u8>) -> std::io::Result<()> {
-        let today = Arc::clone(&self.today);
-        let append = move || {
-            let mut today = today.lock().unwrap_or_else(PoisonError::into_inner);
-            today.append(&lines)
-        };
-        self.writer.write(append).unwrap_or(Ok(()))
-    }
-}
-
-/// Where lines go: into the file of the day that it is now, also after the clock was set back.
-#[derive(Debug)]
-struct Today {
-    folder: PathBuf,
-    day: File,
-    open: fs::File,
-}
-
-impl Today {
-    fn begin(folder: PathBuf, most: usize) -> Option<Self> {
-        fs::create_dir_all(&folder).ok()?;
-        let day = File::of(clock::now());
-        let open = open(&day.path(&folder)).ok()?;
-        prune(&folder, most, &day);
-        Some(Self { folder, day, open })
-    }
-
-    /// One write(2) for all: calls that log at the same time never mix. The rest of a line that a full
-    /// disk cut would stand there as a line of its own: it is not written.
-    fn append(&mut self, lines: &[u8]) -> std::io::Result<()> {
-        let now = File::of(clock::now());
-        if self.day != now {
-            self.open = open(&now.path(&self.folder))?;
-            self.day = now;
-        }
-        self.open.write(lines).map(drop)
-    }
-}
-
-/// The lines of this process.
-#[derive(Debug)]
-struct Lines;
 
 /// One line on its way.
-struct Line {
-    is_warning: bool,
-}
+struct Line<'a>(&'a Lines);
 
 impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Line;
+    type Writer = Line<'a>;
 
-    fn make_writer(&'a self) -> Line {
-        Line { is_warning: true }
-    }
-
-    fn make_writer_for(&'a self, meta: &tracing::Metadata<'_>) -> Line {
-        Line { is_warning: *meta.level() <= tracing::Level::WARN }
+    fn make_writer(&'a self) -> Line<'a> {
+        Line(self)
     }
 }
 
-impl Write for Line {
-    /// All of a line counts as taken, whatever becomes of it.
+impl Write for Line<'_> {
+    /// All of a line counts as taken, whatever becomes of it. One write(2) takes it, so lines of processes never mix;
+    /// the rest of a line that a full disk cut would be a line of its own.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        /// More than a call has to say that finds all as it should be.
-        const MOST: usize = 32 << 10;
-        let text = log_line::as_written(line);
-        match &mut *state() {
-            State::Nowhere => {}
-            State::Memory(memory) => {
-                memory.lines.extend_from_slice(&text);
-                memory.has_news |= self.is_warning || memory.lines.len() > MOST;
-            }
-            State::Disk(disk) => disk.write(text.into_owned())?,
-        }
+        let appender = Arc::clone(&self.0.appender);
+        let text = log_line::as_written(line).into_owned();
+        self.0.aside.write(move || appender.make_writer().write(&text)).transpose()?;
         Ok(line.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
-}
-
-/// Opens a file to append to it. Opening a pipe would wait for its reader, and a link leads
-/// anywhere: neither is ours.
-fn open(path: &Path) -> std::io::Result<fs::File> {
-    const FLAGS: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_NOCTTY);
-    let mut options = fs::OpenOptions::new();
-    let file = options.append(true).create(true).custom_flags(FLAGS.bits()).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::ErrorKind::InvalidInput.into()) }
 }
 
 /// A file of the log.
@@ -276,7 +137,7 @@ impl File {
         let is_day =
             day.len() == "YYYY-MM-DD".len() && day.chars().all(|c| c.is_ascii_digit() || c == '-');
         let is_prose = match suffix {
-            "jsonl" => false,
+            SUFFIX => false,
             "log" => true,
             _ => return None,
         };
@@ -295,7 +156,7 @@ impl File {
 
     fn of(at: Millis) -> Self {
         let day = timestamp::day(at);
-        Self { name: format!("{PREFIX}.{day}.jsonl"), day, is_prose: false }
+        Self { name: format!("{PREFIX}.{day}.{SUFFIX}"), day, is_prose: false }
     }
 
     /// Where it is.

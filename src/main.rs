@@ -1,39 +1,24 @@
 //! `disk`: the executable. It speaks; everything else is in the library.
-//!
-//! It begins where the C library begins it: what std does before its own `main`, most of it for a handler of a stack
-//! that overflows, is eighteen of the forty-four system calls of `init`, and more than a third of what `init` takes
-//! longer than an empty program.
-#![cfg_attr(not(test), no_main)]
 
 use incloud_disk::app;
 use incloud_disk::channel::Channel;
 use incloud_disk::cli::{self, Verb, Wanted};
+use incloud_disk::flexvolume::answer;
 use incloud_disk::host::census::reader;
-use incloud_disk::host::worker::parent::{self, HeldSignals};
+use incloud_disk::host::worker::parent;
 use incloud_disk::host::{own_process, worker};
-use incloud_disk::operator::{self, Stage};
-use incloud_disk::watchdog::{self, Failing};
-use std::ffi::c_int;
+use incloud_disk::operator::{self, RunsIn, Stage};
+use incloud_disk::supervisor::{self, Failing};
 use std::io::{IsTerminal, Write};
-use std::panic::catch_unwind;
+use std::process::ExitCode;
 
-/// The exit status of a program that panicked, as std has it.
-const PANICKED: u8 = 101;
-
-/// The words of the command line reach `std::env` without its `main` too.
-#[allow(unsafe_code)]
-#[cfg_attr(not(test), unsafe(no_mangle))]
-extern "C" fn main() -> c_int {
-    let held = parent::hold_signals();
-    own_process::begin();
-    let status = catch_unwind(|| run(held)).unwrap_or(PANICKED);
-    // What was said in part of a line.
-    let _ = std::io::stdout().flush();
-    c_int::from(status)
+fn main() -> ExitCode {
+    ExitCode::from(run())
 }
 
-/// Does what is wanted; answers the exit status.
-fn run(held: HeldSignals) -> u8 {
+/// Does what is wanted; returns the exit status.
+fn run() -> u8 {
+    let held = parent::hold_signals();
     own_process::keep_to_itself();
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if arguments.first().is_some_and(|word| word == reader::WORD) {
@@ -49,18 +34,18 @@ fn run(held: HeldSignals) -> u8 {
     }
     match wanted {
         Wanted::Call { word, arguments, wants_json } => {
-            answered(app::answer(&word, &arguments, Channel::claim(wants_json)))
+            answered(app::answer(&word, &arguments, &Channel::claim(wants_json)))
         }
-        Wanted::Nothing => {
-            answered(watchdog::send(&Channel::claim(true), &app::answer_to_nothing().line()))
-        }
+        Wanted::Nothing => answered(answer::send(&Channel::claim(true), &app::answer_to_nothing())),
         Wanted::Text { text, is_error: false } => say(&text),
         Wanted::Text { text, is_error: true } => complain(&text, 2),
         Wanted::Verb(verb) => {
             let failing = operator::failing(&verb);
-            match operator::patience(&verb) {
-                Some(patience) => watchdog::verb(patience, failing, || perform(verb, failing)),
-                None => perform(verb, failing),
+            match operator::runs_in(&verb) {
+                RunsIn::Worker(with_hanging) => {
+                    supervisor::verb(with_hanging, failing, || perform(verb, failing))
+                }
+                RunsIn::ThisProcess => perform(verb, failing),
             }
         }
     }

@@ -14,18 +14,18 @@ use crate::host::device_mapper::KernelMaps;
 use crate::host::devices::SysfsDevices;
 use crate::host::filesystems::KernelFileSystems;
 use crate::host::locks::Locks;
-use crate::host::metrics::{seen_before, shown};
+use crate::host::metrics::seen_before;
 use crate::host::mounts::KernelMounts;
 use crate::host::pace::Pace;
 use crate::host::processes::KernelProcesses;
 use crate::host::records::Records;
 use crate::host::remount::KernelRemounts;
 use crate::host::shared_answers::Answers;
-use crate::host::worker::{self, late};
+use crate::host::worker;
 use crate::host::{Devices, machine};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::{Face, Faces};
-use crate::model::ids::{NodeName, VolumeId};
+use crate::model::ids::NodeName;
 use crate::model::report::metrics::Sample;
 use crate::node::kubelet::ConfiguredKubelet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -74,28 +74,17 @@ pub fn with_driver<T>(
     with_driver_that_counts(setting, &CallCounts::default(), work)
 }
 
-/// The same. The sample has what was counted on the way and what is so after it; its operation, outcome and
-/// time are the caller's. `changed_nothing` tells the volume of a call that only looked: if it needs no worker,
-/// and the page shows nothing of the volume that is otherwise, all else is left to the next call that looks at it.
+/// Also returns what was counted on the way, and what is so afterwards; the sample's operation, outcome and time are
+/// the caller's.
 pub fn with_measured_driver<T>(
     setting: &Setting<'_>,
-    changed_nothing: impl FnOnce(&T) -> Option<VolumeId>,
     work: impl FnOnce(&Driver<'_>) -> Result<T>,
 ) -> (Result<T>, Sample) {
     let Config { metrics, paths, .. } = setting.config;
     let (counts, mut gauges) = (CallCounts::default(), None);
     let done = with_driver_that_counts(setting, &counts, |driver| {
         let done = work(driver);
-        let Some(textfile) = &metrics.textfile else { return done };
-        let may_be_kept = late::is_alone() && counts.is_empty();
-        let looked_at = done.as_ref().ok().filter(|_| may_be_kept).and_then(changed_nothing);
-        let is_as_shown = looked_at.is_some_and(|id| {
-            shown(textfile, &paths.run_dir, crate::VERSION)
-                .is_some_and(|shown| driver.usage.is_quiet(&id, &shown))
-        });
-        if !is_as_shown {
-            // The page is on a disk.
-            late::may_hang();
+        if metrics.textfile.is_some() {
             let before = seen_before(&paths.state_dir);
             gauges = driver.usage.gauges(&before);
             if let Some(gauges) = &mut gauges {

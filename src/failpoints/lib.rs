@@ -10,6 +10,7 @@
 //! | `SYSFS`, `BY_ID`, `BY_LABEL` | folders in the place of `/sys`, `/dev/disk/by-id` and `/dev/disk/by-label` |
 //! | `SWITCH` | the method by which mounts are replaced, as an older kernel would have it |
 //! | `KEEPER_HANGS` | the last one to let go of a dead disk does not come back |
+//! | `PATIENT` | the log and the metrics are waited for, however busy the machine is |
 //! | `JOURNALCTL` | a program in the place of `journalctl` |
 //! | `NODE_AT_MOST` | how many seconds one time of `disk node --every` may take |
 
@@ -17,6 +18,7 @@ use incloud_disk_model::error::Result;
 #[cfg(debug_assertions)]
 use incloud_disk_model::error::{Error, Kind};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A folder that a test put in the place of `usual`.
 #[must_use]
@@ -31,11 +33,10 @@ pub fn wish(variable: &str) -> Option<String> {
     cfg!(debug_assertions).then(|| std::env::var(variable).ok()).flatten()
 }
 
-/// Whether no step is made to wait, or to end its process: who waits for such a call is another process.
+/// How long something is waited for that no call depends on. Tests that read it afterwards wait for it on a busy machine.
 #[must_use]
-pub fn stands_still_nowhere() -> bool {
-    let script = wish("INCLOUD_DISK_SEAM").unwrap_or_default();
-    !["sleep", "hold", "kill"].into_iter().any(|action| script.contains(action))
+pub fn patience(usual: Duration) -> Duration {
+    wish("INCLOUD_DISK_PATIENT").map_or(usual, |_| Duration::from_secs(20))
 }
 
 /// Whether this process is a worker, and its parent waits for it.

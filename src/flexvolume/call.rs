@@ -87,12 +87,6 @@ impl Call {
         matches!(word, "init" | "getvolumename" | "expandvolume") || !WORDS.contains(&word)
     }
 
-    /// Whether the call mostly finds that all is as it should be, and changes nothing then.
-    #[must_use]
-    pub fn is_look(word: &str) -> bool {
-        matches!(word, "isattached" | "waitforattach" | "mountdevice" | "mount")
-    }
-
     /// Reads the call word and its arguments.
     pub fn parse(word: &str, arguments: &[OsString]) -> Result<Self> {
         let mut arguments = Arguments { word, rest: arguments.iter() };

@@ -5,6 +5,7 @@
 //! JSON value; a process that does not exit with 0 has all its arguments logged; "Not supported"
 //! is remembered until the driver is probed again.
 
+pub mod answer;
 pub mod call;
 pub mod folders;
 pub mod options;

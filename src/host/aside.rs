@@ -1,20 +1,19 @@
-//! Files that are written beside a call's work, the log and the metrics: their disk may hang, under the
-//! very load that begins an incident, and the work does not wait for it.
+//! Files that are written beside a call's work, the log and the metrics: their disk may be slow or hang, under the
+//! very load that begins an incident, and neither the work nor its answer waits for it.
 //!
-//! A thread writes. It is waited for, so that what was written is there whatever becomes of the process;
-//! but only for so long in all. A thread that hangs then is written down below the run folder, and later
-//! calls write nothing there as long as it does: each would leave one more behind.
+//! A thread writes. The process waits for it only for so long in all; what is left then is written after the answer,
+//! while the process lingers. A thread that is waited for in vain is noted below the run folder, and where a few hang
+//! already, later calls write nothing until they have ended: each would leave one more behind.
 
 use super::left_behind::{self, LeftProcess};
-use super::worker::late;
 use nix::unistd::gettid;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long a process waits for all that it writes at one place.
-const LONGEST: Duration = Duration::from_secs(1);
+/// So many processes may hang at one place; a disk that is only slow loses few lines by that.
+const MOST: usize = 4;
 
 /// The stack of the thread: it opens, writes and renames files.
 const STACK: usize = 512 << 10;
@@ -25,80 +24,72 @@ type Task = Box<dyn FnOnce() + Send>;
 #[derive(Debug)]
 pub struct AsideWriter {
     tasks: mpsc::Sender<Task>,
-    note: Arc<HangingNote>,
-    /// How many milliseconds were waited, of those that may be.
+    thread: Arc<AtomicI32>,
+    place: String,
+    /// Where the thread is noted if it hangs. One file for all places: it is no volume's.
+    notes: PathBuf,
+    patience: Duration,
+    /// How many milliseconds of the patience are used up.
     waited: AtomicU64,
 }
 
+/// The threads that may have work left when their process has done its own.
+static LINGERING: Mutex<Vec<mpsc::Sender<Task>>> = Mutex::new(Vec::new());
+
 impl AsideWriter {
-    /// Begins to write at this place; nothing if an earlier process hangs there, or a thread cannot be had.
+    /// Starts a thread that writes at this place, for which the process waits at most so long in all. None if an
+    /// earlier processes hang there, or no thread can be started.
     #[must_use]
-    pub fn at(place: &Path, run_dir: &Path) -> Option<Self> {
-        late::may_hang();
+    pub fn at(place: &Path, run_dir: &Path, patience: Duration) -> Option<Self> {
         let notes = run_dir.join("aside.lock");
         let place = place.display().to_string();
         let left = left_behind::of_lock(&notes);
-        if left.iter().any(|one| one.file.as_ref() == Some(&place)) {
+        if left.iter().filter(|one| one.file.as_ref() == Some(&place)).count() >= MOST {
             return None;
         }
-        let note = Arc::new(HangingNote {
-            notes,
-            place,
-            thread: AtomicI32::new(0),
-            is_written: AtomicBool::new(false),
-        });
         let (tasks, todo) = mpsc::channel::<Task>();
-        let of_the_thread = Arc::clone(&note);
+        let thread = Arc::new(AtomicI32::new(0));
+        let own = Arc::clone(&thread);
         let builder = std::thread::Builder::new().name("aside".to_owned()).stack_size(STACK);
         let started = builder.spawn(move || {
-            of_the_thread.thread.store(gettid().as_raw(), Ordering::SeqCst);
+            own.store(gettid().as_raw(), Ordering::SeqCst);
             for task in todo {
                 task();
-                of_the_thread.is_over();
             }
         });
         started.ok()?;
-        Some(Self { tasks, note, waited: AtomicU64::new(0) })
+        LINGERING.lock().unwrap_or_else(PoisonError::into_inner).push(tasks.clone());
+        Some(Self { tasks, thread, place, notes, patience, waited: AtomicU64::new(0) })
     }
 
-    /// Lets the thread do this; nothing if it is not done in time, and may be done later.
+    /// Lets the thread do this; nothing if it is not done in time, and will be done later.
     pub fn write<T: Send + 'static>(&self, task: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let (done, told) = mpsc::channel();
-        let task = Box::new(move || drop(done.send(task())));
-        self.tasks.send(task).ok()?;
+        self.tasks.send(Box::new(move || drop(done.send(task())))).ok()?;
         let begin = Instant::now();
         let before = Duration::from_millis(self.waited.load(Ordering::SeqCst));
-        let answer = told.recv_timeout(LONGEST.saturating_sub(before));
+        let answer = told.recv_timeout(self.patience.saturating_sub(before));
         let waited = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.waited.fetch_add(waited, Ordering::SeqCst);
-        if answer.is_err() && before < LONGEST {
-            self.note.write();
+        if answer.is_err()
+            && before < self.patience
+            && let Some(slow) = LeftProcess::of(self.thread.load(Ordering::SeqCst), "", 0)
+        {
+            let slow = LeftProcess { file: Some(self.place.clone()), ..slow };
+            left_behind::note(&self.notes, &[slow]);
         }
         answer.ok()
     }
 }
 
-/// That a thread hangs, for later calls. All of them stand in one file, which is no volume's.
-#[derive(Debug)]
-struct HangingNote {
-    notes: PathBuf,
-    place: String,
-    thread: AtomicI32,
-    is_written: AtomicBool,
-}
-
-impl HangingNote {
-    fn write(&self) {
-        let thread = self.thread.load(Ordering::SeqCst);
-        let Some(one) = LeftProcess::of(thread, "", 0) else { return };
-        left_behind::note(&self.notes, &[LeftProcess { file: Some(self.place.clone()), ..one }]);
-        self.is_written.store(true, Ordering::SeqCst);
-    }
-
-    fn is_over(&self) {
-        if self.is_written.swap(false, Ordering::SeqCst) {
-            left_behind::forget(&self.notes, self.thread.load(Ordering::SeqCst));
-        }
+/// At the end of a process: waits until everything is written, at most so long.
+pub fn linger(longest: Duration) {
+    let end = Instant::now() + longest;
+    let all = std::mem::take(&mut *LINGERING.lock().unwrap_or_else(PoisonError::into_inner));
+    for tasks in all {
+        let (done, told) = mpsc::channel::<()>();
+        let _ = tasks.send(Box::new(move || drop(done)));
+        let _ = told.recv_timeout(end.saturating_duration_since(Instant::now()));
     }
 }
 
@@ -107,21 +98,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hangs_is_waited_for_once_and_no_later_call_begins_there() {
+    fn what_is_slow_is_written_later_and_where_a_few_hang_no_later_call_begins() {
         let folder = tempfile::tempdir().unwrap();
         let (run, place) = (folder.path(), Path::new("/var/log/ours"));
-        let writer = AsideWriter::at(place, run).unwrap();
+        let at = |place| AsideWriter::at(place, run, Duration::from_millis(50));
+        let writer = at(place).unwrap();
         assert_eq!(writer.write(|| 7), Some(7));
-        let (release, held) = mpsc::channel::<()>();
-        assert_eq!(writer.write(move || held.recv().is_ok()), None);
-        assert!(AsideWriter::at(place, run).is_none(), "one more would hang there");
-        assert!(AsideWriter::at(Path::new("/elsewhere"), run).is_some());
-        // Its time is over: what comes now is not waited for, and not lost.
         let (said, heard) = mpsc::channel();
-        assert_eq!(writer.write(move || said.send(8).unwrap()), None);
-        release.send(()).unwrap();
-        assert_eq!(heard.recv(), Ok(8));
-        // What hung was done before that.
-        assert!(AsideWriter::at(place, run).is_some());
+        let mut held = Vec::new();
+        for _ in 0..MOST {
+            let (release, hanging) = mpsc::channel::<()>();
+            let (writer, said) = (at(place).expect("few hang yet"), said.clone());
+            assert_eq!(writer.write(move || hanging.recv().is_ok()), None);
+            // Its time is used up: what comes now is not waited for, and not lost.
+            assert_eq!(writer.write(move || said.send(8).unwrap()), None);
+            held.push((release, writer));
+        }
+        assert!(at(place).is_none(), "one more would hang there");
+        assert!(at(Path::new("/elsewhere")).is_some());
+        linger(Duration::from_millis(50));
+        for (release, writer) in held {
+            release.send(()).unwrap();
+            assert_eq!(heard.recv(), Ok(8));
+            drop(writer);
+        }
+        let is_free = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            at(place).is_some()
+        });
+        assert!(is_free, "the threads have ended");
     }
 }

@@ -1,6 +1,5 @@
 //! The clock: this moment, the end of a call's time, and the sleep until the next look.
 
-use super::worker::late;
 use crate::model::pauses;
 use crate::model::timestamp::Millis;
 use crate::model::zone::Zone;
@@ -99,7 +98,6 @@ impl Deadline {
     pub fn pause(self, step: Duration) -> bool {
         let nap = step.min(self.remaining());
         if !nap.is_zero() {
-            late::may_hang();
             std::thread::sleep(nap);
         }
         !self.over()

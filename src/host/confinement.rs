@@ -2,7 +2,6 @@
 //! mkfs, blkid and e2fsck what files and devices take. The kernel refuses the rest (seccomp(2)).
 #![allow(unsafe_code)]
 
-use super::worker::late;
 use crate::failpoints;
 use crate::model::error::{Error, Result};
 use nix::errno::Errno;
@@ -207,7 +206,6 @@ impl Filter {
 /// Judges bytes that came from a disk, in a thread which may ask the kernel for memory alone. A judge that
 /// breaks off has said nothing, and nothing is never taken for a blank disk.
 pub(super) fn judged<T: Send>(what: &str, judge: impl FnOnce() -> T + Send) -> Result<T> {
-    late::may_hang();
     let filter = Filter::of_judge();
     let confined = move || {
         let installed = filter.map(|filter| filter.install());

@@ -1,6 +1,6 @@
 //! Files that are whole or not there, whatever is killed when.
 
-use super::{at_hand, worker};
+use super::worker;
 use crate::model::error::{Error, Result};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -97,12 +97,6 @@ pub fn read_rest(from: impl Read, most: u64, room: usize) -> std::io::Result<Vec
 /// The bytes of a regular file, perhaps behind links. A pipe or a device may never end.
 pub fn read_whole(path: &Path) -> std::io::Result<Vec<u8>> {
     const FLAGS: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOCTTY);
-    if worker::late::is_alone()
-        && !worker::late::has_no_disk(path)
-        && let Some(read) = at_hand::read(path, LONGEST)
-    {
-        return read;
-    }
     let _using = worker::uses(path);
     let file = OpenOptions::new().read(true).custom_flags(FLAGS.bits()).open(path)?;
     let found = file.metadata()?;
@@ -298,7 +292,6 @@ pub fn place(path: &Path) -> std::io::Result<(u64, u64)> {
 /// Whether it is certain that nothing is at a path: what does not answer may be there.
 #[must_use]
 pub fn is_missing(path: &Path) -> bool {
-    let _way = at_hand::reach_link(path);
     matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound)
 }
 

@@ -239,13 +239,6 @@ pub fn note(lock: &Path, left: &[LeftProcess]) {
     write(lock, &all);
 }
 
-/// One of them hangs no more.
-pub fn forget(lock: &Path, pid: i32) {
-    let mut all = read(lock);
-    all.retain(|one| one.pid != pid);
-    write(lock, &all);
-}
-
 /// Those that are left of earlier calls and still there. The caller holds the lock.
 #[must_use]
 pub fn of_lock(lock: &Path) -> Vec<LeftProcess> {

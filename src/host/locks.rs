@@ -12,7 +12,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::pauses::Steps;
 use std::fs::{self, File, TryLockError};
-use std::io::{ErrorKind, Read, Seek, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -111,7 +111,6 @@ pub struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        worker::gives_back(&self.file);
         // Removed while still held: a waiter then locks a file without a name and tries again.
         let _ = fs::remove_file(&self.path);
         // The process that waits for this one has the same lock: closing our file frees nothing.
@@ -352,16 +351,6 @@ fn is_still_named(file: &File, path: &Path) -> bool {
 fn sign(mut file: &File, operation: &str) {
     let _ = file.set_len(0);
     let _ = file.write_all(format!("process {} ({operation})\n", std::process::id()).as_bytes());
-}
-
-/// The same by the process that has the lock now.
-pub fn sign_anew(mut file: &File) {
-    let mut text = String::new();
-    let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
-    let operation = text.split_once(" (").and_then(|(_, rest)| rest.trim_end().strip_suffix(')'));
-    if let (Ok(_), Some(operation), Ok(())) = (read, operation, file.rewind()) {
-        sign(file, operation);
-    }
 }
 
 #[cfg(test)]

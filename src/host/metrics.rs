@@ -9,26 +9,15 @@
 //!
 //! No process waits: one that does not get the lock leaves its line to the one that has it, which
 //! looks once more when it is done. Nothing here can fail a call, and it is bounded in time.
-//!
-//! A call that only looked and found all as the page has it writes to no disk. Its line is in the run folder, if
-//! that is in memory, until the next call that writes the page, which is the timer's look at the latest:
-//!
-//! ```text
-//! metrics.looks.jsonl    the lines of such calls
-//! metrics.shown.json     what the page shows
-//! ```
 
 use super::aside::AsideWriter;
-use super::at_hand;
 use super::files::{self, LockedFile};
-use super::kept_lines::{Keeping, KeptLines};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::report::metrics::{Counters, Gauges, Sample, page};
 use crate::model::report::tear_down::TearDownWords;
 use nix::fcntl::OFlag;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, openat, renameat, unlinkat};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -41,9 +30,6 @@ const LONGEST_PENDING: u64 = 1 << 20;
 
 /// So much is taken in at once; calls never leave more, and what others left is not ours.
 const LONGEST_TAKEN: u64 = 16 << 20;
-
-/// When the page is older a call writes it, also one that only looked. The timer's looks come each minute.
-const OLDEST: Duration = Duration::from_secs(90);
 
 /// What is to be written, and where.
 #[derive(Debug, Clone)]
@@ -70,56 +56,16 @@ pub fn seen_before(state_dir: &Path) -> Gauges {
     counters.map(|counters| counters.gauges).unwrap_or_default()
 }
 
-/// What a page shows, for calls that wait for no disk.
-#[derive(Debug, Serialize, Deserialize)]
-struct ShownPage {
-    textfile: PathBuf,
-    version: String,
-    gauges: Gauges,
-}
-
-/// What the page shows, if that is in memory and not old.
-#[must_use]
-pub fn shown(textfile: &Path, run_dir: &Path, version: &str) -> Option<Gauges> {
-    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let place = openat(CWD, shown_in(run_dir), how | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let mut file = File::from(place);
-    let found = file.metadata().ok().filter(fs::Metadata::is_file)?;
-    // A time to come is of a clock that was set back.
-    found.modified().ok()?.elapsed().ok().filter(|age| *age < OLDEST)?;
-    // It is replaced as a whole, and has this length for ever.
-    let mut text = vec![0; usize::try_from(found.len().min(files::LONGEST)).ok()?];
-    file.read_exact(&mut text).ok()?;
-    let shown: ShownPage = serde_json::from_slice(&text).ok()?;
-    (shown.textfile == textfile && shown.version == version).then_some(shown.gauges)
-}
-
-fn shown_in(run_dir: &Path) -> PathBuf {
-    run_dir.join("metrics.shown.json")
-}
-
 impl Report {
-    /// Keeps the call's line in memory, for a later call that writes the page; false if there is no room. Only what
-    /// leaves the rest of the page as it is may be kept.
-    #[must_use]
-    pub fn keep(&self) -> bool {
-        // What a killed call, or a full folder, left of a line ends before this one.
-        let line = serde_json::to_string(&self.sample).map(|line| format!("\n{line}\n"));
-        line.is_ok_and(|line| self.looks().keep(line.as_bytes()) == Keeping::Yes)
-    }
-
-    fn looks(&self) -> KeptLines {
-        KeptLines::below(&self.run_dir, "metrics.looks", "jsonl")
-    }
-
-    /// Writes it, in a thread that is waited for only for a moment.
+    /// Writes it in a thread, for which the process lingers.
     pub fn write(self) {
-        let Some(writer) = AsideWriter::at(&self.state_dir, &self.run_dir) else { return };
-        match writer.write(move || self.write_here()) {
-            Some(Ok(())) => {}
-            Some(Err(error)) => tracing::debug!(%error, "the metrics are not written"),
-            None => tracing::debug!("the metrics are not written in time"),
-        }
+        let writer = AsideWriter::at(&self.state_dir, &self.run_dir, Duration::ZERO);
+        let write = move || {
+            if let Err(error) = self.write_here() {
+                tracing::debug!(%error, "the metrics are not written");
+            }
+        };
+        writer.and_then(|writer| writer.write(write));
     }
 
     /// Writes it here and now, or leaves it to the call that is writing.
@@ -210,59 +156,17 @@ impl Report {
         // Counters that cannot be read begin anew: Prometheus takes that for a restart.
         let mut counters: Counters =
             text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-        let calls = counters.take_in("pending", &lines);
-        counters.lost += calls.torn;
+        counters.lost += counters.take_in(&lines);
         if rest > 0 {
             tracing::warn!(bytes = rest, "metrics.pending was too long: its end is not counted");
-        }
-        // A look whose line is torn there was killed, or has told it elsewhere.
-        let is_in_memory = at_hand::is_in_memory(&self.run_dir);
-        let looks = if is_in_memory { self.looks().take() } else { None };
-        if let Some(looks) = &looks {
-            counters.take_in("looks", &looks.lines);
         }
         let json = serde_json::to_vec(&counters)
             .map_err(|error| Error::new(Kind::Bug, error.to_string()))?;
         replace(&place, &json, 0o600)?;
         files::remove_if_there(&taken)?;
-        if let Some(looks) = looks {
-            looks.are_written();
-        }
-        if is_in_memory {
-            self.write_shown_page(&counters, calls.has_looked)
-        } else {
-            self.write_page(&counters)
-        }
-    }
-
-    fn write_page(&self, counters: &Counters) -> Result<()> {
-        let text = page(counters, &self.words, self.version);
+        let text = page(&counters, &self.words, self.version);
         // The collector runs as another user, and takes only what ends in `.prom`.
         replace(&self.textfile, text.as_bytes(), 0o644)
-    }
-
-    /// Writes the page, and then what it shows: no call may read there what the page does not show.
-    fn write_shown_page(&self, counters: &Counters, has_looked: bool) -> Result<()> {
-        let place = shown_in(&self.run_dir);
-        let (textfile, version) = (self.textfile.clone(), self.version.to_owned());
-        let shown = ShownPage { textfile, version, gauges: counters.gauges.clone() };
-        let shown =
-            serde_json::to_vec(&shown).map_err(|error| Error::new(Kind::Bug, error.to_string()))?;
-        let is_same = files::read_whole(&place).is_ok_and(|before| before == shown);
-        if !is_same {
-            files::remove_if_there(&place)?;
-        }
-        let written = self.write_page(counters).and_then(|()| {
-            // Its time is that of the last look.
-            if !has_looked {
-                return Ok(());
-            }
-            files::replace_until_boot(&place, &shown).map(|_| ())
-        });
-        if written.is_err() {
-            files::remove_if_there(&place)?;
-        }
-        written
     }
 }
 
@@ -317,105 +221,6 @@ mod tests {
                 ..Sample::default()
             },
         }
-    }
-
-    /// A folder in memory; nothing where there is none.
-    fn in_memory() -> Option<tempfile::TempDir> {
-        let folder = tempfile::tempdir_in("/dev/shm").ok();
-        folder.filter(|folder| at_hand::is_in_memory(folder.path()))
-    }
-
-    fn of_call(folder: &Path, id: &str, gauges: Option<Gauges>) -> Report {
-        let plain = report(folder);
-        let sample = Sample { id: id.to_owned(), gauges, ..plain.sample.clone() };
-        Report { sample, ..plain }
-    }
-
-    fn done_calls(report: &Report) -> Option<usize> {
-        let page = fs::read_to_string(&report.textfile).ok()?;
-        let row = "incloud_disk_calls_total{operation=\"mount\",outcome=\"done\"} ";
-        page.lines().find_map(|line| line.strip_prefix(row)?.parse().ok())
-    }
-
-    #[test]
-    fn what_looks_left_is_told_by_the_next_page_and_once() {
-        let Some(folder) = in_memory() else { return };
-        let of = |id: &str, gauges| of_call(folder.path(), id, gauges);
-        let seen = Gauges { volumes: 3, ..Gauges::default() };
-        let shown = |report: &Report| shown(&report.textfile, folder.path(), "1");
-        // No call has looked: what the page shows is not known.
-        of("a", None).write_here().unwrap();
-        assert_eq!(shown(&of("a", None)), None);
-        let looking = of("b", Some(seen.clone()));
-        looking.write_here().unwrap();
-        assert_eq!(shown(&looking), Some(seen.clone()));
-        let elsewhere = Report { textfile: folder.path().join("other.prom"), ..looking.clone() };
-        assert_eq!(shown(&elsewhere), None);
-        for id in ["c", "d", "e"] {
-            assert!(of(id, None).keep());
-        }
-        assert_eq!(done_calls(&looking), Some(2));
-        let kept = fs::read(looking.looks().place).unwrap();
-        of("f", None).write_here().unwrap();
-        assert_eq!(done_calls(&looking), Some(6));
-        assert_eq!(shown(&looking), Some(seen.clone()), "it told nothing of volumes");
-        // The one that wrote the counters was killed right after it, with what had been torn before.
-        fs::write(looking.looks().taken, [kept, b"\n{\"operat".to_vec()].concat()).unwrap();
-        assert!(of("g", None).keep());
-        for (id, count) in [("h", 7), ("i", 9)] {
-            of(id, None).write_here().unwrap();
-            assert_eq!(done_calls(&looking), Some(count));
-        }
-        assert!(fs::read_to_string(&looking.textfile).unwrap().contains("samples_lost_total 0"));
-        let names = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.file_name());
-        assert_eq!(names.count(), 3, "the page, what it shows, and the state's folder");
-        // A page that cannot be written shows nothing.
-        let nowhere = Report { textfile: "/nowhere/x.prom".into(), ..of("j", Some(seen)) };
-        nowhere.write_here().unwrap_err();
-        assert_eq!((shown(&nowhere), shown(&looking)), (None, None));
-    }
-
-    #[test]
-    fn an_old_page_and_one_of_a_time_to_come_are_written_anew() {
-        let Some(folder) = in_memory() else { return };
-        let looking = of_call(folder.path(), "a", Some(Gauges::default()));
-        looking.write_here().unwrap();
-        for (shift, is_known) in [(0, true), (-100, false), (100, false)] {
-            let now = std::time::SystemTime::now();
-            let seconds = Duration::from_secs(i64::unsigned_abs(shift));
-            let at = if shift < 0 { now - seconds } else { now + seconds };
-            let file = File::options().write(true).open(shown_in(folder.path())).unwrap();
-            file.set_modified(at.min(now + seconds)).unwrap();
-            assert_eq!(shown(&looking.textfile, folder.path(), "1").is_some(), is_known, "{shift}");
-        }
-    }
-
-    #[test]
-    fn looks_and_calls_at_once_are_all_counted_once() {
-        const EACH: usize = 40;
-        let Some(folder) = in_memory() else { return };
-        std::thread::scope(|scope| {
-            for thread in 0..6 {
-                let folder = folder.path();
-                scope.spawn(move || {
-                    for call in 0..EACH {
-                        let one = of_call(folder, &format!("{thread}-{call}"), None);
-                        // One that finds no room tells it as any other call.
-                        if thread % 3 == 0 || !one.keep() {
-                            one.write_here().unwrap();
-                        }
-                    }
-                });
-            }
-        });
-        // A process that another test starts has the lock too, until it is another program.
-        let last = of_call(folder.path(), "last", None);
-        let all = (1..100).any(|more| {
-            std::thread::sleep(Duration::from_millis(10));
-            last.write_here().unwrap();
-            done_calls(&last) == Some(6 * EACH + more)
-        });
-        assert!(all, "{:?}", done_calls(&last));
     }
 
     #[test]

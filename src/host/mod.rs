@@ -11,7 +11,6 @@
 
 mod aligned_memory;
 pub mod aside;
-pub mod at_hand;
 pub mod census;
 pub mod child;
 pub mod clock;
@@ -21,10 +20,8 @@ pub mod device_mapper;
 pub mod device_nodes;
 pub mod devices;
 pub mod entry;
-pub mod faults;
 pub mod files;
 pub mod filesystems;
-pub mod kept_lines;
 pub mod kernel;
 pub mod kernel_log;
 pub mod kubelet_log;

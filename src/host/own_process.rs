@@ -1,20 +1,8 @@
 //! What this process keeps to itself before it reads anything: the configuration has a token, and so have
 //! the replies of the cloud.
 
-use super::descriptors;
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::stat::{Mode, umask};
-
-/// What std does before its `main`, and this program has to do by itself: no file gets the number of a standard stream
-/// that the caller left closed, and a reader that went away is an error of a write.
-#[allow(unsafe_code)]
-pub fn begin() {
-    descriptors::open_nothing();
-    let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::SA_RESTART, SigSet::empty());
-    // SAFETY: no handler is run.
-    let _ = unsafe { sigaction(Signal::SIGPIPE, &ignore) };
-}
 
 /// No core of this process is written, whatever the caller left open: one that is piped to a program is written
 /// whatever the limit is, and one of a process that is not dumpable is not. Nothing here can fail a call.

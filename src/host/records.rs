@@ -5,7 +5,6 @@
 //! what ends with the boot lies below the run folder, where no write waits for a disk: under the
 //! load that begins an incident a sync takes as long as the disk likes.
 
-use super::at_hand::{self, Reached};
 use super::{files, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
@@ -15,7 +14,6 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 /// The records of this machine.
 #[derive(Debug, Clone)]
@@ -26,8 +24,6 @@ pub struct Records {
     /// The record that was read or written last, and by which files: a call asks for its volume's many
     /// times.
     last: RefCell<Option<(Stamps, VolumeRecord)>>,
-    /// The way to the record that was asked for last.
-    way: Rc<RefCell<Option<(VolumeId, Reached)>>>,
 }
 
 /// By what both files are known again; nothing for one that is not there. Records are replaced, never
@@ -43,7 +39,6 @@ impl Records {
             names: state_dir.join("names"),
             of_the_boot: run_dir.join("boot"),
             last: RefCell::new(None),
-            way: Rc::default(),
         }
     }
 
@@ -110,7 +105,6 @@ impl Records {
     /// told is an error: the caller decides by what it does in doubt.
     pub fn has(&self, id: &VolumeId) -> Result<bool> {
         let path = self.path(id);
-        let _way = at_hand::reach(&path);
         path.try_exists().map_err(|error| Error::io(format!("look at {}", path.display()), &error))
     }
 
@@ -161,7 +155,6 @@ impl Records {
     #[must_use]
     pub fn named(&self, name: &VolumeName) -> Option<VolumeId> {
         let path = self.names.join(name.as_str());
-        let _way = at_hand::reach_link(&path);
         let text = fs::read_link(path).ok()?;
         VolumeId::parse(text.to_str()?).ok()
     }
@@ -211,12 +204,7 @@ impl Records {
     }
 
     fn stamps(&self, id: &VolumeId) -> Stamps {
-        let path = self.path(id);
-        let mut way = self.way.borrow_mut();
-        if !way.as_ref().is_some_and(|(of, way)| of == id && way.stays()) {
-            *way = Some((id.clone(), at_hand::reach(&path)));
-        }
-        [files::stamp(&path), files::stamp(&self.passing_path(id))]
+        [files::stamp(&self.path(id)), files::stamp(&self.passing_path(id))]
     }
 
     fn path(&self, id: &VolumeId) -> PathBuf {

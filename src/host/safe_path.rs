@@ -1,8 +1,6 @@
 //! Ways to a place in a folder or namespace of another user, who owns its names: no path element
 //! may be a link, or lead out.
 
-use super::at_hand;
-use super::worker::{self, late};
 use crate::model::error::{Error, Result};
 use crate::model::mount::replacement::Method;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2, readlinkat};
@@ -53,13 +51,6 @@ impl Way {
 
     /// The same, with the kernel's own error. `LOOP`: a part of the path is a link.
     pub(super) fn lead(self, path: &Path) -> rustix::io::Result<OwnedFd> {
-        if late::is_alone() && !late::has_no_disk(path) {
-            if let Some(led) = at_hand::walk(path, PLACE, STRAIGHT) {
-                return led;
-            }
-            let _doing = worker::doing(&format_args!("look at {}", path.display()));
-            return self.lead(path);
-        }
         match self {
             Self::InOneCall => openat2(CWD, path, PLACE, Mode::empty(), STRAIGHT),
             Self::OnFoot => openat(CWD, "/", PLACE | OFlags::DIRECTORY, Mode::empty())

@@ -77,7 +77,7 @@ pub(super) fn measured<T>(
     let begin = Instant::now();
     let setting =
         Setting { lock_patience: Some(FOR_A_LOCK), ..app::setting(config, origin, verb, deadline) };
-    let (done, measured) = wiring::with_measured_driver(&setting, |_| None, work);
+    let (done, measured) = wiring::with_measured_driver(&setting, work);
     if let Some(mut report) = report(config, verb) {
         let outcome = done.as_ref().map_or_else(|error| error.kind.word(), |_| "done");
         report.sample = Sample {

@@ -198,10 +198,10 @@ fn tail(path: &Path, room: u64) -> Option<String> {
     Some(text[whole..].to_owned())
 }
 
-/// The files of the log, the oldest first, and what is in memory and not there yet.
+/// The files of the log, the oldest first, and the lines that older drivers kept in memory.
 fn with_looks<'a>(paths: &Paths, files: impl Iterator<Item = &'a log::File>) -> Vec<PathBuf> {
-    let looks = log::of_looks(&paths.run_dir);
-    files.map(|file| file.path(&paths.log_dir)).chain([looks.taken, looks.place]).collect()
+    let in_memory = ["looks.taken.jsonl", "looks.jsonl"].map(|name| paths.run_dir.join(name));
+    files.map(|file| file.path(&paths.log_dir)).chain(in_memory).collect()
 }
 
 fn files_since(folder: &Path, since: Option<Millis>) -> Result<Vec<log::File>> {

@@ -33,7 +33,7 @@ use crate::cli::views::Looking;
 use crate::cli::{NodeNameArgument, Verb};
 use crate::host::machine;
 use crate::model::error::{Error, Result};
-use crate::watchdog::{Failing, Patience};
+use crate::supervisor::Failing;
 use std::time::Duration;
 
 pub use terminal::Stage;
@@ -41,10 +41,18 @@ pub use terminal::Stage;
 /// How long a verb that hangs in the kernel is waited for: the break-glasses must answer.
 const WITH_HANGING: Duration = Duration::from_secs(10);
 
-/// How a worker is waited for that does what the verb says; nothing for a verb that touches no
-/// disk, or that has a worker for each part of its work.
+/// Which process runs a verb.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunsIn {
+    /// This one: the verb touches no disk, or has a worker for each part of its work.
+    ThisProcess,
+    /// A worker, which is given up after so long in one and the same system call.
+    Worker(Option<Duration>),
+}
+
+/// Which process runs a verb.
 #[must_use]
-pub fn patience(verb: &Verb) -> Option<Patience> {
+pub fn runs_in(verb: &Verb) -> RunsIn {
     match verb {
         Verb::Node { .. }
         | Verb::Heal { volume: None, .. }
@@ -53,14 +61,12 @@ pub fn patience(verb: &Verb) -> Option<Patience> {
             | Looking::Completions { .. }
             | Looking::Man { .. }
             | Looking::History(_),
-        ) => None,
-        Verb::Detach { .. } | Verb::Release { .. } => {
-            Some(Patience { with_hanging: Some(WITH_HANGING) })
-        }
+        ) => RunsIn::ThisProcess,
+        Verb::Detach { .. } | Verb::Release { .. } => RunsIn::Worker(Some(WITH_HANGING)),
         // A monitor asks again soon, and what hangs would be more each time.
-        verb if is_check(verb) => Some(Patience { with_hanging: Some(WITH_HANGING) }),
+        verb if is_check(verb) => RunsIn::Worker(Some(WITH_HANGING)),
         Verb::Look(_) | Verb::Local(_) | Verb::Heal { .. } | Verb::Format { .. } => {
-            Some(Patience::default())
+            RunsIn::Worker(None)
         }
     }
 }

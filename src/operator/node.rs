@@ -11,7 +11,7 @@ use crate::node::console::Console;
 use crate::node::site::OwnProgram;
 use crate::node::work;
 use crate::operator::on_node;
-use crate::watchdog::{self, PartPatience};
+use crate::supervisor::{self, PartPatience};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -125,7 +125,7 @@ fn again_and_again(root: &Path, words: &[String], pause: Duration) -> Result<u8>
     loop {
         left.retain(LeftProcess::is_alive);
         if left.is_empty() {
-            let part = watchdog::part(patience, || {
+            let part = supervisor::part(patience, || {
                 let done = once(root, words, Console { is_one_stream: true });
                 if let Err(error) = done {
                     let _ = worker::out().write_all(format!("disk: {error}\n").as_bytes());

@@ -24,7 +24,7 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::replacement::ReplacementOutcome;
 use crate::model::policy::HealMode;
 use crate::model::text::without_digits;
-use crate::watchdog::{self, PartPatience};
+use crate::supervisor::{self, PartPatience};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -288,7 +288,7 @@ impl NodeSweep<'_> {
             with_hanging: Some(WITH_HANGING),
             after_a_signal,
         };
-        let part = watchdog::part(patience, || self.work(node, put_off));
+        let part = supervisor::part(patience, || self.work(node, put_off));
         let mut looked = Looked { signal: part.signal, ..Looked::default() };
         for line in part.said.split(|byte| *byte == b'\n') {
             if let Ok(news) = serde_json::from_slice(line) {

@@ -1,7 +1,7 @@
 //! What `disk history` makes of files that are no log of ours, or a log that was torn.
 
 use crate::calls;
-use crate::support::Node;
+use crate::support::{Answer, Node, skip};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
@@ -216,4 +216,45 @@ fn calls_that_log_at_once_never_mix_their_lines() {
     });
     // Each line is whole, or this fails.
     assert_eq!(node.log().matches("}: begin ").count(), 80);
+}
+
+/// A clock that is set forth and back over midnight: each call writes to the file of its own day, and no line is lost.
+#[test]
+fn a_clock_that_jumps_over_midnight_loses_no_line() {
+    const CLOCK: &str = "#include <stdlib.h>\n#include <sys/syscall.h>\n#include <time.h>\n#include <unistd.h>\n\
+        int clock_gettime(clockid_t id, struct timespec *now) {\n\
+            const char *shift = getenv(\"SHIFT\");\n\
+            int status = syscall(SYS_clock_gettime, id, now);\n\
+            if (!status && id == CLOCK_REALTIME && shift) now->tv_sec += atol(shift);\n\
+            return status;\n}\n";
+    let node = with_calls(0);
+    let (source, library) = (node.base().join("clock.c"), node.base().join("clock.so"));
+    fs::write(&source, CLOCK).unwrap();
+    let mut compiler = std::process::Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    if !compiler.status().is_ok_and(|status| status.success()) {
+        return skip("a_clock_that_jumps_over_midnight_loses_no_line", "needs a C compiler");
+    }
+    let at = |shift: u64| {
+        let mut command = node.command(calls::is_attached("vol-1", "pv-1", "node-b"));
+        command.env("LD_PRELOAD", &library).env("SHIFT", shift.to_string());
+        assert_eq!(Answer::of(command).json["status"], "Success");
+    };
+    let lines_of = |path: PathBuf| {
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{text}");
+        text.lines().count()
+    };
+    let now = incloud_disk::host::clock::now() / 1000;
+    // Right before a midnight that is at least a day away, and right after it.
+    let midnight = 2 * 86_400 - now % 86_400;
+    let (before, after) = (midnight - 60, midnight + 5);
+    for shift in [before, after, before, after, before] {
+        at(shift);
+    }
+    let file = |shift: u64| {
+        let day = incloud_disk::model::timestamp::day((now + shift) * 1000);
+        node.own().join(format!("log/incloud-disk.{day}.jsonl"))
+    };
+    assert_eq!((lines_of(file(before)), lines_of(file(after))), (6, 4));
 }

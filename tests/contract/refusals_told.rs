@@ -18,7 +18,7 @@ const NOTES: &str = "src/host/remount/";
 
 /// What is told to people on a terminal, or to the log, and never as the answer of a call.
 const TOLD_TO_PEOPLE: [&str; 4] =
-    ["src/operator/", "src/watchdog.rs", "src/host/metrics.rs", "src/model/error.rs"];
+    ["src/operator/", "src/supervisor.rs", "src/host/metrics.rs", "src/model/error.rs"];
 
 /// The kinds of errors that waiting alone need not end.
 const ENDED_BY_SOMETHING: [&str; 4] = ["Refused", "Guarded", "Elsewhere", "Busy"];

@@ -390,7 +390,7 @@ fn a_call_that_uses_up_its_stack_is_one_failure() {
         command.env("INCLOUD_DISK_SEAM", "begin=overflow");
         let answer = Answer::of(command);
         assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
-        assert!(answer.text.contains("broke off by a fault of its memory"), "{}", answer.text);
+        assert!(answer.text.contains("was ended by SIGABRT"), "{}", answer.text);
     }
     volume.take_away();
 }

@@ -455,6 +455,7 @@ fn where_the_log_hangs_kubelets_pipe_is_closed() {
     needs!(mounts, seams);
     let (node, volume) = Volume::on_a_node("ext4", "64M");
     let (image, log) = (node.base().join("log.img"), node.own().join("log"));
+    fs::write(node.own().join("log-may-hang"), "").unwrap();
     fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
     run("mkfs.ext4", &["-q", image.to_str().unwrap()]);
     fs::create_dir_all(&log).unwrap();

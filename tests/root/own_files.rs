@@ -92,6 +92,7 @@ fn where_the_machines_own_disk_hangs_the_guard_refuses_and_the_heal_heals() {
     needs!(pods);
     let node = Node::new();
     let owns = ["state", "log"].map(|name| Own::mounted(&node, name));
+    fs::write(node.own().join("log-may-hang"), "").unwrap();
     let page = owns[0].folder.join("disk.prom");
     let metrics = format!("[metrics]\ntextfile = \"{}\"", page.display());
     let Scene { node, volume, pod, mut container } = scene().on(&node).configured(&metrics).start();
@@ -133,12 +134,14 @@ fn where_the_log_hangs_each_call_is_done() {
     let volume = Volume::create(&node, "ext4", "64M");
     node.must(volume.attach());
     hurry(&node);
+    fs::write(node.own().join("log-may-hang"), "").unwrap();
     let notes = node.own().join("run/aside.left");
     let mut frozen = Frozen::at(&own.folder);
-    for call in [volume.detach(), volume.attach(), volume.wait("")] {
+    let wait = || volume.wait("");
+    for call in [volume.detach(), volume.attach(), wait(), wait(), wait(), wait(), wait()] {
         assert_eq!(answered(&node, &call)["status"], "Success");
         let text = fs::read_to_string(&notes).unwrap();
-        assert_eq!(text.lines().count(), 1, "one more was left behind: {text}");
+        assert!(text.lines().count() <= 4, "one more was left behind: {text}");
     }
     assert!(frozen.is_still(), "the test took too long to show anything");
     let lines = node.log().lines().count();

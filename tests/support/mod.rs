@@ -252,6 +252,9 @@ impl Node {
         let mut command = Command::new(&driver.program);
         command.args(arguments).env("INCLOUD_DISK_CONFIG", &driver.config).stdin(Stdio::null());
         command.env("TZ", "UTC");
+        if !self.own().join("log-may-hang").exists() {
+            command.env("INCLOUD_DISK_PATIENT", "1");
+        }
         if self.proc().exists() {
             command.env("INCLOUD_DISK_PROC", self.proc());
         }

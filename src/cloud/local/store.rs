@@ -9,7 +9,7 @@
 
 use crate::host::clock::{Deadline, seconds};
 use crate::host::files::{self, LockedFile};
-use crate::host::{at_hand, worker};
+use crate::host::worker;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
@@ -81,11 +81,8 @@ impl Shelf {
     /// The shelf in this folder, by its real path: sysfs shows images by theirs.
     #[must_use]
     pub fn at(dir: &Path) -> Self {
-        let real = || {
-            let _using = worker::uses(dir);
-            fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf())
-        };
-        Self { dir: at_hand::straight(dir).unwrap_or_else(real) }
+        let _using = worker::uses(dir);
+        Self { dir: fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf()) }
     }
 
     /// The image of a volume.

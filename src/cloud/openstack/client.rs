@@ -2,7 +2,6 @@
 
 use crate::host::clock::Deadline;
 use crate::host::files;
-use crate::host::worker::late;
 use crate::model::cloud::access::{Access, Proxy};
 use crate::model::error::{Error, Kind, Result};
 use reqwest::blocking::{Client, ClientBuilder, Response};
@@ -13,7 +12,6 @@ use std::time::Duration;
 /// A client for the cloud's services. Building it reads every certificate of the machine.
 pub(super) fn build(access: &Access) -> Result<Client> {
     // Installing it twice is no error that matters: it was done already.
-    late::may_hang();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = base(Duration::from_secs(access.timeouts.connect))
         .min_tls_version(reqwest::tls::Version::TLS_1_2);

@@ -8,7 +8,7 @@ use crate::host::{Census, Devices, Mounts};
 use crate::lookup::lost_disks::users_of_lost;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::face::Faces;
-use crate::model::ids::{VolumeId, VolumeName};
+use crate::model::ids::VolumeName;
 use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, Process, Tie};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{HolderFact, MountedOn, ProcessFact, VolumeFacts};
@@ -125,25 +125,6 @@ impl Usage<'_> {
         self.count_stale(&gone, &mut gauges);
         gauges.absent = self.absences(&records, before, &gauges);
         Some(gauges)
-    }
-
-    /// Whether the page that shows this has nothing to tell of the volume, and needs not: then a call on it
-    /// that changed nothing need not look at all volumes.
-    #[must_use]
-    pub fn is_quiet(&self, id: &VolumeId, shown: &Gauges) -> bool {
-        if shown.tell_of(id.as_str()) {
-            return false;
-        }
-        let record = self.records.load(id);
-        let is_known = |number: DeviceNumber| {
-            shown.left.contains(&number.to_string())
-                || !self.devices.is_gone(number).unwrap_or(true)
-        };
-        let mut of_this_boot = record.former.iter().filter(|former| former.boot == shown.boot);
-        record.map_wait.is_none()
-            && record.let_go.open(&shown.boot).next().is_none()
-            && !refusals_of(&record, self.faces).iter().any(|refusal| refusal.is_current)
-            && of_this_boot.all(|former| is_known(former.number))
     }
 
     /// The volumes with stale mounts of which no disk is here. A look at the machine's disks tells

@@ -6,7 +6,7 @@
 //! says ENOBUFS), so every wait is short: the caller looks again anyway.
 
 use super::udevd;
-use crate::{Events, worker};
+use crate::Events;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::socket::{
@@ -33,7 +33,6 @@ pub(super) struct DiskEvents {
 impl DiskEvents {
     /// Subscribes to what can be had; what cannot is made up for by looking again.
     pub(super) fn subscribe(by_id: &Path) -> Self {
-        worker::late::may_hang();
         let udevd_runs = udevd::runs();
         Self {
             kernel: kernel_socket().ok(),

@@ -1,7 +1,6 @@
 //! Links in by-id: looked at to report those that lie, never followed to a disk.
 
 use super::sysfs::Sysfs;
-use crate::at_hand;
 use crate::model::disk::device::Shown;
 use crate::model::disk::device::{Identity, Link, LinkFault};
 use std::fs;
@@ -28,7 +27,6 @@ pub(super) fn all(sysfs: &Sysfs, wanted: &Identity, links: &[PathBuf]) -> Vec<Li
 }
 
 fn what_is_wrong(sysfs: &Sysfs, wanted: &Identity, link: &Path) -> Option<String> {
-    let _way = at_hand::reach_link(link);
     fs::symlink_metadata(link).ok()?;
     let target = match fs::metadata(link) {
         Ok(target) => target,

@@ -8,7 +8,6 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::shows_a_uuid;
 use crate::model::mount::staleness::Doubt;
 use crate::model::shield::own_map::MapState;
-use crate::worker::late;
 use crate::{device_mapper, files};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -492,9 +491,6 @@ fn read(folder: impl AsFd, path: &str) -> nix::Result<Option<Vec<u8>>> {
     let mut buffer = [0; LARGEST];
     loop {
         let opened = openat(folder, path, flags, Mode::empty());
-        if is_asked_of_the_disk(path) && opened.is_ok() {
-            late::may_hang();
-        }
         match opened.and_then(|file| nix::unistd::read(&file, &mut buffer)) {
             Ok(length) => return Ok(Some(buffer[..length].to_vec())),
             Err(Errno::EINTR) => {}
@@ -502,12 +498,6 @@ fn read(folder: impl AsFd, path: &str) -> nix::Result<Option<Vec<u8>>> {
             Err(errno) => return Err(errno),
         }
     }
-}
-
-/// A disk of virtio is asked for its serial at each read, and the host may not answer. Of all other disks the
-/// kernel remembers what they said when they came.
-fn is_asked_of_the_disk(path: &str) -> bool {
-    path == "serial" || path.ends_with("/serial") && !path.ends_with("device/serial")
 }
 
 pub(super) fn unread(path: &Path, errno: Errno) -> Error {

@@ -13,11 +13,11 @@ mod table;
 
 use self::failure::{Failure, failed};
 pub(super) use self::table::read_table;
-use self::table::{read_table_with_disks, unchanged};
+use self::table::read_table_with_disks;
 use super::child::{self, ChildWork, Ended};
 use super::device_nodes::Node;
 use super::{Hidden, MountRequest, Mounts};
-use super::{at_hand, left_behind, worker};
+use super::{left_behind, worker};
 use crate::clock::Deadline;
 use crate::failpoints;
 use crate::model::error::{Error, Kind, Result};
@@ -46,18 +46,15 @@ impl Mounts for KernelMounts {
 
     fn real_path(&self, target: &Target) -> Result<PathBuf> {
         use std::io::ErrorKind::{NotADirectory, NotFound};
-        let canonical = || {
-            let path = target.root.join(&target.below);
-            let _doing = worker::doing(&format_args!("look at {}", path.display()));
-            fs::canonicalize(&target.root).map_err(|error| {
-                let wrong = place::does_not_answer(&target.root, &error);
-                match error.kind() {
-                    NotFound | NotADirectory => Error { kind: Kind::Missing, ..wrong },
-                    _ => wrong,
-                }
-            })
-        };
-        let root = at_hand::straight(&target.root).map_or_else(canonical, Ok)?;
+        let path = target.root.join(&target.below);
+        let _doing = worker::doing(&format_args!("look at {}", path.display()));
+        let root = fs::canonicalize(&target.root).map_err(|error| {
+            let wrong = place::does_not_answer(&target.root, &error);
+            match error.kind() {
+                NotFound | NotADirectory => Error { kind: Kind::Missing, ..wrong },
+                _ => wrong,
+            }
+        })?;
         let real = root.join(&target.below);
         place::find(&real)?;
         Ok(real)
@@ -67,10 +64,10 @@ impl Mounts for KernelMounts {
         /// A process that mounts and unmounts beside us is done by then.
         const LOOKS: usize = 3;
         let mut last = None;
-        for look in 0..LOOKS {
+        for _ in 0..LOOKS {
             // The table first: what came since is not in it, and is looked for again. The place is
             // not held meanwhile, for that makes other people's unmounts busy.
-            let table = if look == 0 { unchanged(self.faces) } else { self.table() }?;
+            let table = self.table()?;
             let seen = self.leads_to(folder)?;
             let is_told = |id: u32| table.mounts().iter().any(|mount| mount.id == id);
             let is_torn = seen.is_some_and(|id| !is_told(id));

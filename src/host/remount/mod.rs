@@ -25,7 +25,6 @@ use crate::failpoints;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, MountIntent, Switched};
-use crate::worker::late;
 use by_mount::Origin;
 use namespace::{Inside, failed, number_of};
 use replace::NamespaceWork;
@@ -161,7 +160,6 @@ fn aside<T: Send + 'static>(
     deadline: Deadline,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    late::may_hang();
     let (sender, receiver) = mpsc::channel();
     let worker = thread::Builder::new()
         .spawn(move || drop(sender.send(work())))

@@ -6,7 +6,6 @@ use crate::kernel::{MountChange, change_mount};
 use crate::model::error::Result;
 use crate::model::mount::replacement::Method;
 use crate::safe_path::Way;
-use crate::worker::late;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use rustix::mount::{
@@ -45,7 +44,6 @@ fn alone<T: Send + 'static>(attempt: fn() -> Result<T>) -> Option<Result<T>> {
         propagate(Path::new(STAGE), MsFlags::MS_PRIVATE)?;
         attempt()
     };
-    late::may_hang();
     thread::Builder::new().spawn(trying).ok()?.join().ok()
 }
 

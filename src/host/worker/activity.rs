@@ -124,22 +124,6 @@ impl Board {
         })
     }
 
-    /// What a process did before it was a worker, on the board that it had then.
-    pub(super) fn takes_over(&self, before: &Board) {
-        if std::ptr::eq(self, before) {
-            return;
-        }
-        for (slot, was) in
-            [(&self.own, &before.own), (&self.file, &before.file), (&self.wait, &before.wait)]
-        {
-            slot.write(&was.read().text);
-        }
-        self.unanswered.store(before.unanswered.load(Ordering::Relaxed), Ordering::Relaxed);
-        if let Some((number, sequence)) = before.disk() {
-            self.works_on(number, sequence);
-        }
-    }
-
     /// For another worker: what an earlier one left behind is noted elsewhere by now.
     pub(super) fn clear(&self) {
         self.own.clear();

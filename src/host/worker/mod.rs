@@ -14,7 +14,6 @@
 mod activity;
 mod caller;
 mod columns;
-pub mod late;
 mod messages;
 pub mod parent;
 pub mod progress;
@@ -40,7 +39,6 @@ pub fn waiting_process() -> Option<u32> {
 /// What this worker does until the guard is dropped: for people, should it hang.
 #[must_use]
 pub fn doing(what: &std::fmt::Arguments<'_>) -> Doing {
-    late::may_hang();
     activity::board().own.write(&what.to_string());
     Doing { _private: () }
 }
@@ -61,9 +59,6 @@ impl Drop for Doing {
 /// dropped: should that hang, its disk is meant, and not the volume's.
 #[must_use]
 pub fn uses(file: &Path) -> Using {
-    if !late::has_no_disk(file) {
-        late::may_hang();
-    }
     activity::board().file.write(&file.to_string_lossy());
     Using { _private: () }
 }
@@ -84,7 +79,6 @@ impl Drop for Using {
 /// person who waits as well.
 #[must_use]
 pub fn waits_for(what: &std::fmt::Arguments<'_>, at_most: Duration) -> Waiting {
-    late::may_hang();
     activity::board().wait.write(&format!("{} {what}", at_most.as_millis().div_ceil(1000)));
     Waiting { _private: () }
 }
@@ -126,7 +120,6 @@ pub struct Child {
 /// Writes down what a child will do that is about to be made.
 #[must_use]
 pub fn child(what: &str) -> Child {
-    late::may_hang();
     let slot = activity::board().reserve();
     if let Some(slot) = slot {
         slot.write(what);
@@ -169,7 +162,6 @@ impl Drop for Child {
 
 /// Tells the waiting process how long all may take.
 pub fn may_take(total: Duration) {
-    late::may_take(total);
     let milliseconds = u64::try_from(total.as_millis()).unwrap_or(u64::MAX);
     let _ = messages::send(b't', &milliseconds.to_le_bytes(), None);
 }
@@ -177,14 +169,8 @@ pub fn may_take(total: Duration) {
 /// Gives a lock that was taken to the waiting process too; beside a volume's it is written down what
 /// is left behind.
 pub fn holds(lock: &File, path: &Path, is_volumes: bool) {
-    late::holds(lock, path, is_volumes);
     let kind = if is_volumes { b'l' } else { b'm' };
     let _ = messages::send(kind, path.as_os_str().as_bytes(), Some(lock.as_raw_fd()));
-}
-
-/// A lock is about to be given back.
-pub fn gives_back(lock: &File) {
-    late::gives_back(lock);
 }
 
 /// What this process prints: for a worker that is what the waiting process prints.

@@ -2,11 +2,9 @@
 
 use super::activity::{Board, now_in_milliseconds, share};
 use super::caller;
-use super::late::{self, Alone, HeldLock};
 use super::messages::{self, Word};
-use crate::descriptors::{close_all_but, close_range, open_nothing};
+use crate::descriptors::{close_all_but, open_nothing};
 use crate::failpoints;
-use crate::faults;
 use crate::left_behind::{self, LeftProcess};
 use crate::model::error::{Error, Result};
 use nix::errno::Errno;
@@ -18,7 +16,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -27,8 +25,11 @@ use std::time::{Duration, Instant};
 /// How long a killed process may take to end before it counts as one that hangs.
 const DYING: Duration = Duration::from_millis(300);
 
-/// How long a worker that has done its work may take to end.
-const ENDING: Duration = Duration::from_millis(300);
+/// How long the end of a worker is waited for that has done its work.
+const ENDING: Duration = Duration::from_millis(30);
+
+/// How long a worker that has done its work may take to write what is left of its log.
+const LINGERING: Duration = Duration::from_secs(5);
 
 /// A worker, as the process that waits for it has it.
 #[derive(Debug)]
@@ -163,22 +164,8 @@ impl HeldSignals {
 impl Worker {
     /// Begins to watch, and lets a child do the work; its answer is the exit status. This process
     /// must have one thread only.
-    pub fn start(terms: Terms, work: impl FnOnce() -> i32) -> Result<Self> {
-        let all_but = |line| close_all_but(&std::iter::once(line));
-        if let Some(worker) = Self::split(terms, all_but)? {
-            return Ok(worker);
-        }
-        match catch_unwind(AssertUnwindSafe(work)) {
-            Ok(status) => ended_work(status),
-            // Its status would pass for the work's own.
-            Err(_) => std::process::abort(),
-        }
-    }
-
-    /// Begins to watch, and makes a child that is the worker: nothing is answered there. It `closes` the
-    /// caller's files, and keeps its line.
     #[allow(unsafe_code)]
-    fn split(terms: Terms, closes: impl FnOnce(RawFd)) -> Result<Option<Self>> {
+    pub fn start(terms: Terms, work: impl FnOnce() -> i32) -> Result<Self> {
         caller::note();
         let board = as_result(share())?;
         board.clear();
@@ -199,16 +186,20 @@ impl Worker {
         match as_result(unsafe { fork() })? {
             ForkResult::Child => {
                 drop((own, signals));
-                if begin(parent, workers, terms, &before, closes).is_err() {
+                if begin(parent, workers, terms, &before).is_err() {
                     ended_work(1)
                 }
-                Ok(None)
+                match catch_unwind(AssertUnwindSafe(work)) {
+                    Ok(status) => ended_work(status),
+                    // Its status would pass for the work's own.
+                    Err(_) => std::process::abort(),
+                }
             }
             ForkResult::Parent { child } => {
                 let began = Instant::now();
                 // It waits, and keeps no folder in use: the worker has the folder.
                 let _ = nix::unistd::chdir("/");
-                Ok(Some(Self {
+                Ok(Self {
                     pid: child,
                     line: Some(own),
                     signals,
@@ -220,15 +211,8 @@ impl Worker {
                     total: terms.at_first.unwrap_or_default(),
                     grace: terms.grace,
                     last: None,
-                }))
+                })
             }
-        }
-    }
-
-    /// It took this lock before it was a process of its own.
-    fn has_lock(&mut self, lock: HeldLock) {
-        if let Ok(file) = lock.file() {
-            self.locks.push(Lock { file, path: lock.path, is_volumes: lock.is_volumes });
         }
     }
 
@@ -317,7 +301,9 @@ impl Worker {
                     let path = PathBuf::from(std::ffi::OsString::from_vec(path));
                     self.locks.push(Lock { file: file.into(), path, is_volumes });
                 }
-                Ok(Some(Word::End(status))) => self.last = Some((Instant::now() + ENDING, status)),
+                Ok(Some(Word::End(status))) => {
+                    self.last = Some((Instant::now() + failpoints::patience(ENDING), status));
+                }
                 Ok(None) => return None,
                 Ok(Some(Word::Closed)) | Err(_) => {
                     self.line = None;
@@ -425,20 +411,21 @@ impl Worker {
         Some(self.board.own.read().text).filter(|text| !text.is_empty())
     }
 
-    /// Ends the worker and what it started. Those that do not end hang in the kernel: they are
-    /// answered, and with them what they do.
+    /// Ends the worker, unless it has done its work, and what it started. Those that do not end hang in the kernel:
+    /// they are returned with what they do.
     #[must_use]
     pub fn end(&mut self) -> Vec<LeftProcess> {
-        if self.status.is_none() {
+        let is_done = self.last.is_some();
+        if self.status.is_none() && !is_done {
             let _ = kill(self.pid, Signal::SIGKILL);
         }
         let until = Instant::now() + DYING;
-        while self.status.is_none() && Instant::now() < until {
+        while self.status.is_none() && !is_done && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
             self.reap();
         }
         let mut left = Vec::new();
-        if self.status.is_none() {
+        if self.status.is_none() && !is_done {
             let own = self.board.own.read();
             left.extend(LeftProcess::of(self.pid.as_raw(), &own.text, own.since));
         }
@@ -489,6 +476,7 @@ impl Worker {
                     crate::locks::remove(&lock.file, &lock.path);
                 }
                 work();
+                crate::aside::linger(patience / 2);
                 // SAFETY: as above.
                 unsafe { nix::libc::_exit(0) }
             }
@@ -510,73 +498,26 @@ impl Worker {
     }
 }
 
-/// What the process does that has a worker now, or can have none; it answers the exit status.
-pub type Waits = Box<dyn FnOnce(Result<Worker>) -> i32>;
-
-/// Begins a call whose work this process does itself, as long as nothing that it does can hang. Of the files
-/// that it was given these and the three streams stay open. When it splits, `waits` is what it does then, and
-/// the worker begins with `first`, and goes on.
-pub fn without_worker(terms: Terms, files: &[RawFd], waits: Waits, first: fn()) {
-    let of_the_caller: Vec<RawFd> = (0..3).chain(files.iter().copied()).collect();
-    close_all_but(&of_the_caller.iter().copied());
-    late::begin(Box::new(move |Alone { locks, total, .. }: Alone| {
-        faults::are_not_answered();
-        let before = super::activity::board();
-        let terms = Terms { at_first: total.or(terms.at_first), ..terms };
-        // Its own files stay open in the middle of the work.
-        let closes = |_| of_the_caller.iter().for_each(|file| close_range(*file, *file));
-        match Worker::split(terms, closes) {
-            Ok(None) => {
-                super::activity::board().takes_over(before);
-                for lock in &locks {
-                    let _ = lock.file().map(|file| crate::locks::sign_anew(&file));
-                }
-                first();
-            }
-            Ok(Some(mut worker)) => {
-                for lock in locks {
-                    worker.has_lock(lock);
-                }
-                leave(waits(Ok(worker)))
-            }
-            Err(error) => leave(waits(Err(error))),
-        }
-    }));
-}
-
-/// The work of a worker is done, or cannot be begun.
+/// The work of a worker is done, or cannot be begun. The process that waits ends now; this one has all the time that a
+/// slow log needs.
+#[allow(unsafe_code)]
 fn ended_work(status: i32) -> ! {
+    let _ = nix::sys::prctl::set_pdeathsig(None);
     let _ = messages::send(b'x', &status.to_le_bytes(), None);
     failpoints::step("worker.said");
-    leave(status)
-}
-
-/// In a worker that went on with the work of the process that was called: all is done.
-pub fn end_of_worker() -> ! {
-    ended_work(0)
-}
-
-/// Ends the process at once: what another process has, or goes on with, is not dropped here.
-#[allow(unsafe_code)]
-fn leave(status: i32) -> ! {
+    crate::aside::linger(LINGERING);
     // SAFETY: no code of this process is left to run.
     unsafe { nix::libc::_exit(status) }
 }
 
 /// In the child, before its work.
-fn begin(
-    parent: Pid,
-    line: OwnedFd,
-    terms: Terms,
-    before: &SigSet,
-    closes: impl FnOnce(RawFd),
-) -> nix::Result<()> {
+fn begin(parent: Pid, line: OwnedFd, terms: Terms, before: &SigSet) -> nix::Result<()> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     // The parent may have died before the wish was heard.
     if getppid() != parent {
         return Err(Errno::ESRCH);
     }
-    closes(line.as_raw_fd());
+    close_all_but(&std::iter::once(line.as_raw_fd()));
     open_nothing();
     messages::open(line);
     failpoints::this_is_a_worker();

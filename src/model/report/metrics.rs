@@ -41,15 +41,6 @@ pub struct Counters {
     pub taken: BTreeMap<String, String>,
 }
 
-/// What became of lines.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TakenIn {
-    /// How many could not be read.
-    pub torn: u64,
-    /// Whether one of the calls looked at what is so.
-    pub has_looked: bool,
-}
-
 /// Durations in classes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -84,18 +75,6 @@ pub struct Gauges {
     pub left: BTreeSet<String>,
     /// The boot in which that was seen: numbers begin anew with each.
     pub boot: String,
-}
-
-impl Gauges {
-    /// Whether there is something to tell of a volume.
-    #[must_use]
-    pub fn tell_of(&self, volume: &str) -> bool {
-        self.stale.contains_key(volume)
-            || self.absent.iter().any(|one| one.volume == volume)
-            || self.waiting.iter().any(|one| one.volume == volume)
-            || self.refused.iter().any(|one| one.volume == volume)
-            || self.let_go.iter().any(|one| one.volume == volume)
-    }
 }
 
 /// One of those.
@@ -169,29 +148,22 @@ pub struct Sample {
 }
 
 impl Counters {
-    /// Takes in the lines of a file that calls left, a sample a line. Who did so before may have been killed before
-    /// the file was removed: it is known again by the first call in it, and taken in once.
-    pub fn take_in(&mut self, file: &str, lines: &[u8]) -> TakenIn {
-        let lines = || lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let read = |line: &[u8]| serde_json::from_slice::<Sample>(line).ok();
-        let mut taken = TakenIn::default();
-        let first = lines().find_map(|line| read(line).filter(|sample| !sample.id.is_empty()));
-        if let Some(first) = first {
-            if self.taken.get(file) == Some(&first.id) {
-                return taken;
+    /// Takes in the lines that calls left, a sample each, and returns how many could not be read. Who did so before may
+    /// have been killed before the file was removed: its first sample is known, and then nothing is counted twice.
+    pub fn take_in(&mut self, lines: &[u8]) -> u64 {
+        /// Older drivers have a second file.
+        const FILE: &str = "pending";
+        let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let samples: Vec<_> =
+            lines.map(|line| serde_json::from_slice::<Sample>(line).ok()).collect();
+        if let Some(first) = samples.iter().flatten().find(|sample| !sample.id.is_empty()) {
+            if self.taken.get(FILE) == Some(&first.id) {
+                return 0;
             }
-            self.taken.insert(file.to_owned(), first.id);
+            self.taken.insert(FILE.to_owned(), first.id.clone());
         }
-        for line in lines() {
-            match read(line) {
-                Some(sample) => {
-                    taken.has_looked |= sample.gauges.is_some();
-                    self.add(&sample);
-                }
-                None => taken.torn += 1,
-            }
-        }
-        taken
+        samples.iter().flatten().for_each(|sample| self.add(sample));
+        samples.iter().filter(|sample| sample.is_none()).count() as u64
     }
 
     /// Takes a call in.
@@ -521,20 +493,19 @@ mod tests {
         };
         let mut counters = Counters::default();
         let first = format!("\u{0}torn\n\n{}{}", line("a"), line("b"));
-        assert_eq!(counters.take_in("looks", first.as_bytes()).torn, 1);
+        assert_eq!(counters.take_in(first.as_bytes()), 1);
         // Who took it in was killed before it was removed, and another call read the counters.
         let json = serde_json::to_string(&counters).unwrap();
         let mut counters: Counters = serde_json::from_str(&json).unwrap();
-        assert_eq!(counters.take_in("looks", first.as_bytes()), TakenIn::default());
+        assert_eq!(counters.take_in(first.as_bytes()), 0);
         let count = |counters: &Counters| counters.durations["mount"].count;
         assert_eq!(count(&counters), 2);
-        counters.take_in("looks", line("c").as_bytes());
-        counters.take_in("calls", line("c").as_bytes());
-        assert_eq!(count(&counters), 4, "another file, and other lines");
+        counters.take_in(line("c").as_bytes());
+        assert_eq!(count(&counters), 3);
         // An older driver's lines have no id.
-        counters.take_in("calls", line("").as_bytes());
-        counters.take_in("calls", line("").as_bytes());
-        assert_eq!(count(&counters), 6);
+        counters.take_in(line("").as_bytes());
+        counters.take_in(line("").as_bytes());
+        assert_eq!(count(&counters), 5);
     }
 
     #[test]
