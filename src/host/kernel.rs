@@ -1,8 +1,9 @@
-//! The system calls that no crate of ours wraps: loop devices, growing, shutting down, mount
-//! namespaces one after another, and looking at a file without waking its file system.
+//! System calls that neither nix nor rustix wraps: loop devices, growing and shutting down file systems,
+//! device mapper, mount attributes, mount namespaces, single mounts, and the page cache.
 //!
-//! This is one of two places with unsafe code (the other one is a line in `tool`). Each function
-//! is one request with its numbers from the kernel's headers.
+//! Each function is one request with its numbers from the kernel's headers. Other unsafe code is next to
+//! what needs it, under its own `allow(unsafe_code)`: forks, signal handlers, descriptors that arrive by
+//! number, memory shared between processes, and calls of the C library.
 #![allow(unsafe_code)]
 
 use crate::model::disk::device::DeviceNumber;
@@ -571,26 +572,6 @@ pub fn unique_id_of_mount(place: &OwnedFd) -> Result<u64> {
     let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let told = rustix::fs::statx(place, c"", how, WANTED).map_err(errno)?;
     if told.stx_mask & WANTED.bits() == 0 { Err(Errno::ENOSYS) } else { Ok(told.stx_mnt_id) }
-}
-
-/// A descriptor of a process (`pidfd_open`, Linux 5.3): it never means another one.
-pub fn pin_process(pid: u32) -> Result<OwnedFd> {
-    let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::ESRCH)?;
-    // SAFETY: pidfd_open(pid, flags) takes two numbers, and answers a new descriptor or -1.
-    let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let descriptor = i32::try_from(Errno::result(answer)?).map_err(|_| Errno::EBADF)?;
-    // SAFETY: it is new, and no other code owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
-}
-
-/// Signals the process of a descriptor.
-pub fn signal_pinned(process: &OwnedFd, signal: nix::sys::signal::Signal) -> Result<()> {
-    let nothing: *const libc::siginfo_t = std::ptr::null();
-    // SAFETY: pidfd_send_signal(pidfd, signal, info, flags) accepts no info at all.
-    let answer = unsafe {
-        libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal as i32, nothing, 0)
-    };
-    Errno::result(answer).map(drop)
 }
 
 #[cfg(test)]

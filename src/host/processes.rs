@@ -1,13 +1,14 @@
 //! Other processes: held so that their ids cannot become another's, signalled; and programs of the
 //! operator.
 
-use super::{Processes, kernel, tool};
+use super::{Processes, tool};
 use crate::clock::Deadline;
 use crate::failpoints;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::after_heal::Wakeup;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -19,22 +20,26 @@ pub struct KernelProcesses;
 
 impl Processes for KernelProcesses {
     fn pin(&self, pid: u32) -> Result<OwnedFd> {
-        kernel::pin_process(pid)
+        i32::try_from(pid)
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or(Errno::SRCH)
+            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
             .map_err(|errno| Error::io(format!("hold process {pid}"), &errno.into()))
     }
 
     fn signal(&self, pinned: &OwnedFd, wakeup: Wakeup) -> Result<()> {
         failpoints::effect("heal.after")?;
         let signal = match wakeup {
-            Wakeup::Hup => Signal::SIGHUP,
-            Wakeup::Usr1 => Signal::SIGUSR1,
-            Wakeup::Usr2 => Signal::SIGUSR2,
-            Wakeup::Term => Signal::SIGTERM,
-            Wakeup::Kill => Signal::SIGKILL,
+            Wakeup::Hup => Signal::HUP,
+            Wakeup::Usr1 => Signal::USR1,
+            Wakeup::Usr2 => Signal::USR2,
+            Wakeup::Term => Signal::TERM,
+            Wakeup::Kill => Signal::KILL,
         };
-        match kernel::signal_pinned(pinned, signal) {
+        match pidfd_send_signal(pinned, signal) {
             // It ended meanwhile, and so let go.
-            Err(nix::errno::Errno::ESRCH) => Ok(()),
+            Err(Errno::SRCH) => Ok(()),
             done => done.map_err(|errno| Error::io("signal a process", &errno.into())),
         }
     }

@@ -193,17 +193,11 @@ fn a_tree_of_mounts_that_no_table_shows_does_not_keep_the_volume() {
 }
 
 /// A descriptor of another process's.
-#[allow(unsafe_code)]
 fn taken(pid: u32, descriptor: i32) -> std::os::fd::OwnedFd {
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-    let process = incloud_disk::host::kernel::pin_process(pid).unwrap();
-    // SAFETY: pidfd_getfd takes three numbers and answers a new descriptor, which is no one
-    // else's, or -1.
-    unsafe {
-        let call = nix::libc::SYS_pidfd_getfd;
-        let taken = nix::libc::syscall(call, process.as_raw_fd(), descriptor, 0);
-        OwnedFd::from_raw_fd(nix::errno::Errno::result(taken).unwrap().try_into().unwrap())
-    }
+    use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+    pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty()).unwrap()
 }
 
 /// Killed between the machine's own unmount and the end of the copies, or in the midst of it.
