@@ -3,6 +3,8 @@
 use super::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 /// How many characters of a volume id a virtio disk can show: the serial field of the virtio
 /// block device has 20 bytes, and `OpenStack` cuts the id to fit.
@@ -129,12 +131,7 @@ impl VolumeId {
 /// Whether the text is a UUID in its usual form with dashes.
 #[must_use]
 pub fn is_uuid(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.len() == 36
-        && bytes.iter().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => *byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
+    text.len() == Hyphenated::LENGTH && Uuid::try_parse(text).is_ok()
 }
 
 /// Whether an id, or as much of one as a virtio disk can show, stands anywhere in what a disk shows.
@@ -172,7 +169,19 @@ mod tests {
         assert_eq!(name.as_volume_id().unwrap().as_str(), uuid);
         assert_eq!(name.as_volume_id().unwrap().link_name(), "virtio-6f1c2d3e-4a5b-4c6d-8");
         assert!(VolumeName::parse(&format!("pvc-{uuid}")).unwrap().as_volume_id().is_none());
-        assert!(!is_uuid("6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4eg"));
+        assert!(is_uuid(&uuid.to_uppercase()));
+        for other in [
+            "",
+            "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4eg",
+            "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4+5",
+            "6f1c2d3e4a5b4c6d8e7f90a1b2c3d4e5",
+            "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3-4e5",
+            "{6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5}",
+            "urn:uuid:6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5",
+            "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4é",
+        ] {
+            assert!(!is_uuid(other), "{other}");
+        }
     }
 
     #[test]

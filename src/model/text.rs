@@ -1,5 +1,6 @@
 //! What of a text may stand in a message or on a terminal.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::borrow::Cow;
 
 /// Longer texts than this are no names and no paths.
@@ -63,6 +64,33 @@ pub fn visible(text: &str) -> Cow<'_, str> {
             sign if !is_hidden(sign) => all.push(sign),
             '\n' | '\t' | '\r' | '\0' => all.extend(sign.escape_debug()),
             sign => all.extend(sign.escape_unicode()),
+        }
+    }
+    Cow::Owned(all)
+}
+
+/// The text as it may stand in a part of an address (RFC 3986).
+#[must_use]
+pub fn percent_encoded(text: &str) -> String {
+    const SIGNS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+    utf8_percent_encode(text, SIGNS).to_string()
+}
+
+/// The text as it may stand between tags of HTML, and in quotes there.
+#[must_use]
+pub fn html_escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(['&', '<', '>', '"', '\'']) {
+        return Cow::Borrowed(text);
+    }
+    let mut all = String::with_capacity(text.len() + 16);
+    for sign in text.chars() {
+        match sign {
+            '&' => all.push_str("&amp;"),
+            '<' => all.push_str("&lt;"),
+            '>' => all.push_str("&gt;"),
+            '"' => all.push_str("&quot;"),
+            '\'' => all.push_str("&#39;"),
+            sign => all.push(sign),
         }
     }
     Cow::Owned(all)
@@ -146,6 +174,22 @@ mod tests {
         ] {
             assert_eq!(visible(text), shown);
         }
+    }
+
+    #[test]
+    fn what_stands_in_an_address_is_escaped() {
+        assert_eq!(percent_encoded("^a.b$"), "%5Ea.b%24");
+        assert_eq!(percent_encoded("{'k': 'v'}"), "%7B%27k%27%3A%20%27v%27%7D");
+        assert_eq!(percent_encoded("a-Z_0.~é/"), "a-Z_0.~%C3%A9%2F");
+    }
+
+    #[test]
+    fn signs_of_markup_are_written_out() {
+        assert_eq!(
+            html_escaped("<a href=\"x\" b='&'>"),
+            "&lt;a href=&quot;x&quot; b=&#39;&amp;&#39;&gt;"
+        );
+        assert!(matches!(html_escaped("shop/orders-0 磁盘"), Cow::Borrowed(_)));
     }
 
     #[test]

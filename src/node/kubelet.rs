@@ -10,6 +10,7 @@ use crate::model::error::errno_text;
 use crate::model::ids::NodeName;
 use crate::model::kubelet::{Attacher, RunningKubelet};
 use crate::model::yaml;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Deserialize;
 use std::ffi::OsString;
 use std::fmt;
@@ -150,7 +151,7 @@ pub fn node_name(proc: &Path, kubelet: &Kubelet) -> Option<(NodeName, NodeNameSo
         read(&place).and_then(|text| yaml::read(&text).ok()).unwrap_or_default();
     let of_user = |user: &KubeconfigUser| {
         let ClientCertificate { client_certificate, client_certificate_data } = &user.user;
-        let data = || String::from_utf8(base64_of(client_certificate_data.as_ref()?)).ok();
+        let data = || String::from_utf8(base64_of(client_certificate_data.as_ref()?)?).ok();
         let file = || read(&place.parent()?.join(client_certificate.as_ref()?));
         node_user(&user.name).or_else(|| node_of(&data()?)).or_else(|| node_of(&file()?))
     };
@@ -173,27 +174,15 @@ fn node_user(user: &str) -> Option<NodeName> {
 /// its length.
 fn node_of(pem: &str) -> Option<NodeName> {
     let (_, rest) = pem.split_once("-----BEGIN CERTIFICATE-----")?;
-    let bytes = base64_of(rest.split_once("-----END")?.0);
+    let bytes = base64_of(rest.split_once("-----END")?.0)?;
     let start = bytes.windows(NODE_USER.len()).position(|part| part == NODE_USER.as_bytes())?;
     let length = usize::from(*bytes.get(start.checked_sub(1)?)?);
     node_user(std::str::from_utf8(bytes.get(start..start + length)?).ok()?)
 }
 
-/// The bytes that base64 stands for, up to the first sign that is none of it.
-fn base64_of(text: &str) -> Vec<u8> {
-    const SIGNS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digits = text.bytes().filter(|byte| !byte.is_ascii_whitespace());
-    let digits = digits.map_while(|byte| SIGNS.iter().position(|sign| *sign == byte));
-    let (mut bytes, mut held, mut bits) = (Vec::new(), 0, 0);
-    for digit in digits {
-        (held, bits) = (held << 6 | digit, bits + 6);
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((held >> bits & 0xff).to_le_bytes()[0]);
-            held &= (1 << bits) - 1;
-        }
-    }
-    bytes
+/// The bytes that base64 stands for, perhaps in several lines.
+fn base64_of(text: &str) -> Option<Vec<u8>> {
+    BASE64_STANDARD.decode(text.split_ascii_whitespace().collect::<String>()).ok()
 }
 
 /// The keys of kubelet's configuration file that matter here.
@@ -624,7 +613,7 @@ mod tests {
             kubelet(&["--kubeconfig=/etc/kubelet.conf"])
         };
         write("etc/own.pem", PEM);
-        let data = crate::model::report::redaction::base64(PEM.as_bytes());
+        let data = BASE64_STANDARD.encode(PEM);
         let of_user = |name: &str| found(name, NodeNameSource::Certificate);
         assert_eq!(logs_in("system:node:worker-1"), of_user("worker-1"));
         assert_eq!(logs_in("default-auth\n  user: {client-certificate: own.pem}"), by_certificate);

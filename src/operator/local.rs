@@ -1,6 +1,7 @@
 //! `disk local …`: what a cloud's own console would do.
 
 use super::naming;
+use super::terminal::{cell, printable, width_of};
 use crate::cli::{LocalVerb, TypedVolume, VolumeIdArgument};
 use crate::cloud::local::LocalCloud;
 use crate::configuration::{CloudKind, Config};
@@ -9,7 +10,6 @@ use crate::host::devices::SysfsDevices;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::known_volume::KnownVolume;
-use crate::model::text::visible;
 use crate::wiring;
 use std::time::Duration;
 
@@ -95,12 +95,10 @@ fn size(bytes: u64) -> String {
 }
 
 fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let rows: Vec<_> =
-        rows.iter().map(|row| row.each_ref().map(|cell| visible(cell).into_owned())).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..N).map(width).collect();
+    let width = |column: usize| rows.iter().map(|row| width_of(&printable(&row[column]))).max();
+    let widths: Vec<_> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
     let line = |row: &[String; N]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row.iter().zip(&widths).map(|(text, width)| cell(text, *width));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()
@@ -114,6 +112,8 @@ mod tests {
     fn tables_are_aligned_and_sizes_exact() {
         let rows = [["A", "LONG"], ["abc", "x"]].map(|row| row.map(str::to_owned));
         assert_eq!(aligned(&rows), "A    LONG\nabc  x\n");
+        let rows = [["é\n", "1"], ["磁盘s", "2"], ["vol-1", "3"]].map(|row| row.map(str::to_owned));
+        assert_eq!(aligned(&rows), "é\\n    1\n磁盘s  2\nvol-1  3\n");
         assert_eq!(
             (size(1 << 30), size(3 << 20), size(1025)),
             ("1G".into(), "3M".into(), "1025".into())

@@ -148,7 +148,8 @@ fn columns_of(sign: char) -> usize {
     UnicodeWidthChar::width(sign).unwrap_or(1)
 }
 
-fn width_of(text: &str) -> usize {
+/// How many columns a text takes.
+pub(super) fn width_of(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 

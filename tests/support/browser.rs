@@ -2,6 +2,7 @@
 //! any width, light or dark, with scripts or without, and is asked what it sees.
 
 use super::skip;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
@@ -211,22 +212,10 @@ impl Drop for Browser {
 
 /// The bytes that a text in base 64 stands for.
 pub fn from_base64(text: &str) -> Vec<u8> {
-    const SIGNS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut bytes = Vec::new();
-    let (mut bits, mut count) = (0_u32, 0);
-    for sign in text.trim_end_matches('=').bytes() {
-        let value = SIGNS.iter().position(|one| *one == sign).expect("base 64");
-        bits = bits << 6 | u32::try_from(value).unwrap();
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push(u8::try_from(bits >> count & 255).unwrap());
-        }
-    }
-    bytes
+    BASE64_STANDARD.decode(text).unwrap()
 }
 
 /// The text in base 64 of bytes.
 pub fn to_base64(bytes: &[u8]) -> String {
-    incloud_disk::model::report::redaction::base64(bytes)
+    BASE64_STANDARD.encode(bytes)
 }

@@ -1,10 +1,11 @@
 //! Requests to the block service.
 
 use super::http::Method;
-use super::services::{Ask, Service, Services, Version, query, refused};
+use super::services::{Ask, Service, Services, Version, refused};
 use super::wire::{CinderVolume, StoredAttachment, StoredAttachmentsBody, VolumeBody, VolumesBody};
 use crate::host::clock::Deadline;
 use crate::model::error::Result;
+use crate::model::text::percent_encoded;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -41,7 +42,7 @@ impl Services {
         deadline: Deadline,
     ) -> Result<Vec<CinderVolume>> {
         let filter = json!({key: value}).to_string().replace('"', "'");
-        let path = format!("/volumes/detail?metadata={}", query(&filter));
+        let path = format!("/volumes/detail?metadata={}", percent_encoded(&filter));
         let is_ours = |v: &CinderVolume| v.metadata.get(key).is_some_and(|v| v == value);
         self.volumes_where(&path, is_ours, deadline)
     }
@@ -52,7 +53,7 @@ impl Services {
         name: &str,
         deadline: Deadline,
     ) -> Result<Vec<CinderVolume>> {
-        let path = format!("/volumes/detail?name={}", query(name));
+        let path = format!("/volumes/detail?name={}", percent_encoded(name));
         self.volumes_where(&path, |volume| volume.name.as_deref() == Some(name), deadline)
     }
 
@@ -122,7 +123,7 @@ impl Services {
         id: &str,
         deadline: Deadline,
     ) -> Result<Vec<StoredAttachment>> {
-        let path = format!("/attachments?volume_id={}", query(id));
+        let path = format!("/attachments?volume_id={}", percent_encoded(id));
         let found: Option<StoredAttachmentsBody> =
             self.get_with(Service::Volume, &path, ATTACHMENTS, deadline)?;
         let all = found.map(|body| body.attachments).unwrap_or_default();
@@ -136,7 +137,7 @@ impl Services {
         let ask = Ask {
             service: Service::Volume,
             method: Method::DELETE,
-            path: &format!("/attachments/{}", query(attachment)),
+            path: &format!("/attachments/{}", percent_encoded(attachment)),
             version: ATTACHMENTS,
             body: None,
         };

@@ -1,7 +1,7 @@
 //! Requests to the compute service.
 
 use super::http::{HttpAnswer, Method};
-use super::services::{Ask, Service, Services, Version, query, refused};
+use super::services::{Ask, Service, Services, Version, refused};
 use super::wire::{
     Action, ActionBody, ActionsBody, AttachmentBody, AttachmentsBody, Event, Server,
     ServerAttachment, ServerBody, ServersBody,
@@ -10,6 +10,7 @@ use super::words;
 use crate::host::clock::Deadline;
 use crate::model::cloud::request::Work;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::text::percent_encoded;
 use serde_json::json;
 
 /// `compute 2.60` attaches volumes that several servers may have; lower versions are sent
@@ -56,7 +57,7 @@ impl Services {
     /// neither anchors nor compares by case.
     pub(super) fn servers_named(&self, name: &str, deadline: Deadline) -> Result<Vec<Server>> {
         let pattern = format!("^{}$", name.replace('.', "\\."));
-        let path = format!("/servers?name={}", query(&pattern));
+        let path = format!("/servers?name={}", percent_encoded(&pattern));
         let all = self.pages(Service::Compute, &path, deadline, |body: ServersBody| {
             (body.servers, body.servers_links)
         })?;
@@ -119,7 +120,10 @@ impl Services {
         let mut last = actions.iter().filter_map(Action::last_sign).max();
         // One that is still worked on is among the newest: the host takes one after the other.
         for action in actions.iter().take(MOST_UNDER_WAY) {
-            let path = format!("/servers/{server}/os-instance-actions/{}", query(&action.request));
+            let path = format!(
+                "/servers/{server}/os-instance-actions/{}",
+                percent_encoded(&action.request)
+            );
             let shown: Option<ActionBody> =
                 self.get_with(Service::Compute, &path, WITH_EVENTS, deadline)?;
             let Some(events) = shown.and_then(|body| body.action.events) else { continue };

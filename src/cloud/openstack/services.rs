@@ -285,19 +285,6 @@ fn thing_of(path: &str) -> &str {
     path[..end].trim_start_matches('/')
 }
 
-/// A value in a query.
-pub(super) fn query(text: &str) -> String {
-    let plain =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
-    text.bytes().fold(String::new(), |query, byte| {
-        if plain(byte) {
-            query + &char::from(byte).to_string()
-        } else {
-            query + &format!("%{byte:02X}")
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,11 +299,5 @@ mod tests {
         ] {
             assert_eq!(thing_of(path), thing);
         }
-    }
-
-    #[test]
-    fn queries_are_escaped() {
-        assert_eq!(query("^a.b$"), "%5Ea.b%24");
-        assert_eq!(query("{'k': 'v'}"), "%7B%27k%27%3A%20%27v%27%7D");
     }
 }

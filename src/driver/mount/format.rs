@@ -387,11 +387,7 @@ pub(crate) fn file_system_uuid(id: &VolumeId) -> String {
         return text.to_lowercase();
     }
     let hash = text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
-    // Version 8 and the usual variant, as RFC 9562 asks of custom UUIDs.
-    let hash = hash & !(0xf << 76) | (0x8 << 76);
-    let hash = hash & !(0x3 << 62) | (0x2 << 62);
-    let digits = format!("{hash:032x}");
-    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+    uuid::Builder::from_custom_bytes(hash.to_be_bytes()).into_uuid().to_string()
 }
 
 /// Whether a file system can be mounted as it is: there is no unfinished format of ours, or it

@@ -1,6 +1,8 @@
 //! What must not leave a machine: secrets that are known, and what looks like one, taken out of a text.
 
-use crate::text::visible;
+use crate::text::{html_escaped, percent_encoded, visible};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -82,8 +84,8 @@ impl Redaction {
                 escaped.trim_matches('"').to_owned(),
                 percent_encoded(secret),
                 percent_encoded(secret).to_ascii_lowercase(),
-                html_escaped(secret),
-                base64(secret.as_bytes()).trim_end_matches('=').to_owned(),
+                html_escaped(secret).into_owned(),
+                BASE64_STANDARD.encode(secret).trim_end_matches('=').to_owned(),
             ];
             let within = base64_within(secret.as_bytes());
             let all = forms.into_iter().chain(within);
@@ -205,7 +207,8 @@ pub fn secrets_of_url(url: &str) -> Vec<String> {
     // A person may have left the scheme out.
     let url = if url.contains("://") { url.to_owned() } else { format!("x://{url}") };
     let users = users_of_urls(&url).into_iter().map(|(from, to)| &url[from..to]);
-    let forms = |text: &str| [text.to_owned(), percent_decoded(text)];
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let forms = |text: &str| [text.to_owned(), decoded(text)];
     let all = users.flat_map(|user| {
         let password = user.split_once(':').map_or(user, |(_, password)| password);
         forms(user).into_iter().chain(forms(password))
@@ -409,66 +412,12 @@ fn private_keys(text: &str) -> Places {
     keys.map(|(at, _)| (at, to(at))).collect()
 }
 
-fn percent_encoded(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    let one = |byte: u8| {
-        if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
-    };
-    text.bytes().map(one).collect()
-}
-
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let digits = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
-        if let Some(byte) = byte.filter(|_| *first == b'%') {
-            bytes.push(byte);
-            rest = &after[2..];
-        } else {
-            bytes.push(*first);
-            rest = after;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// As a page of a proxy quotes it.
-fn html_escaped(text: &str) -> String {
-    let one = |sign: char| match sign {
-        '&' => "&amp;".to_owned(),
-        '<' => "&lt;".to_owned(),
-        '>' => "&gt;".to_owned(),
-        '"' => "&quot;".to_owned(),
-        '\'' => "&#39;".to_owned(),
-        sign => sign.to_string(),
-    };
-    text.chars().map(one).collect()
-}
-
 /// What is the same in base 64 wherever these bytes stand in others, as a password does behind its user.
 fn base64_within(bytes: &[u8]) -> [String; 3] {
     [0, 1, 2].map(|before| {
-        let whole = base64(&[&vec![0; before], bytes].concat());
+        let whole = BASE64_STANDARD.encode([&vec![0; before], bytes].concat());
         whole[(8 * before).div_ceil(6)..8 * (before + bytes.len()) / 6].to_owned()
     })
-}
-
-/// Base 64 with its padding (RFC 4648).
-#[must_use]
-pub fn base64(bytes: &[u8]) -> String {
-    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let number = three.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
-        let number = number << (8 * (3 - three.len()));
-        for place in 0..4 {
-            let sign = SIGNS[(number >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= three.len() { char::from(sign) } else { '=' });
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -111,12 +111,19 @@ fn secrets_are_found_in_files_that_are_read_and_in_broken_ones() {
     }
 }
 
+/// A percent sign is quoted as itself where no two digits follow.
 #[test]
-fn base_64_has_its_padding() {
-    for (text, coded) in
-        [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
-    {
-        assert_eq!(base64(text.as_bytes()), coded);
+fn a_password_in_an_address_is_known_as_it_is_meant() {
+    for (password, meant) in [
+        ("p%2Bfw%40", "p+fw@"),
+        ("p%+fw", "p%+fw"),
+        ("100%", "100%"),
+        ("%2", "%2"),
+        ("%zz%C3%A9", "%zzé"),
+    ] {
+        let secrets = secrets_of_url(&format!("https://u:{password}@cloud:5000"));
+        let whole = [format!("u:{password}"), format!("u:{meant}")];
+        assert_eq!(secrets, [&whole[0], &whole[1], password, meant], "{password}");
     }
 }
 

@@ -4,7 +4,6 @@ mod axis;
 mod document;
 mod gathering;
 mod happenings;
-mod markup;
 mod output;
 mod page;
 mod picture;

@@ -1,14 +1,13 @@
 //! The report as one page for a browser: nothing from elsewhere, no script, and each name escaped.
 
 use super::document::{Document, Panel, VolumeVerdict};
-use super::markup::escaped;
 use super::picture::{Screen, class, picture, shape};
 use crate::host::clock::LOCAL;
 use crate::model::report::health::Health;
 use crate::model::report::lanes::{LaneKind, Sign};
-use crate::model::report::redaction::base64;
-use crate::model::text::several;
+use crate::model::text::{html_escaped, several};
 use crate::model::timestamp;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use ring::digest::{SHA256, digest};
 
 /// How it looks. It is named by its hash, so that no other style can come in by a name.
@@ -19,12 +18,12 @@ const FIRST: usize = 50;
 
 /// What a browser may do with it: show it.
 fn policy() -> String {
-    let style = base64(digest(&SHA256, STYLE.as_bytes()).as_ref());
+    let style = BASE64_STANDARD.encode(digest(&SHA256, STYLE.as_bytes()));
     format!("default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'")
 }
 
 pub(super) fn page(document: &Document) -> String {
-    let title = escaped(&document.heading()).into_owned();
+    let title = html_escaped(&document.heading()).into_owned();
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
@@ -42,16 +41,16 @@ pub(super) fn page(document: &Document) -> String {
     panels(document, &mut page);
     page += "<section id=\"about\" aria-label=\"About this report\">\n<dl class=\"facts\">\n";
     for (key, value) in &document.head {
-        page += &format!("<dt>{}</dt><dd>{}</dd>\n", escaped(key), escaped(value));
+        page += &format!("<dt>{}</dt><dd>{}</dd>\n", html_escaped(key), html_escaped(value));
     }
     page += "</dl>\n</section>\n";
     for section in &document.sections {
         page += &format!(
             "<section id=\"{}\">\n<h2>{}</h2>\n<pre tabindex=\"0\" role=\"region\" aria-label=\"{}\">{}</pre>\n</section>\n",
-            escaped(&section.id),
-            escaped(&section.title),
-            escaped(&section.title),
-            escaped(&section.text)
+            html_escaped(&section.id),
+            html_escaped(&section.title),
+            html_escaped(&section.title),
+            html_escaped(&section.text)
         );
     }
     page += "</main>\n<footer><p>Made by disk report. The page loads nothing and runs nothing.</p></footer>\n</body>\n</html>\n";
@@ -59,7 +58,7 @@ pub(super) fn page(document: &Document) -> String {
 }
 
 fn paragraph(class: &str, text: &str) -> String {
-    format!("<p class=\"{class}\">{}</p>\n", escaped(&LOCAL.in_text(text)))
+    format!("<p class=\"{class}\">{}</p>\n", html_escaped(&LOCAL.in_text(text)))
 }
 
 /// The volumes that are not well: what that means, and what ends it.
@@ -71,7 +70,7 @@ fn verdicts(document: &Document, page: &mut String) {
     for VolumeVerdict { title, pods, verdict } in document.verdicts.iter().take(FIRST) {
         let harms = if verdict.health.harms() { " harms" } else { "" };
         *page += &format!("<article class=\"volume{harms}\">\n<h3>");
-        *page += &format!("{} {}</h3>\n", health(verdict.health), escaped(title));
+        *page += &format!("{} {}</h3>\n", health(verdict.health), html_escaped(title));
         if !pods.is_empty() {
             *page += &paragraph("pods", &format!("used by {}", pods.join(", ")));
         }
@@ -82,7 +81,7 @@ fn verdicts(document: &Document, page: &mut String) {
             *page += &paragraph("next", &format!("To do: {next}."));
         }
         if let Some(command) = &verdict.command {
-            *page += &format!("<code>{}</code>\n", escaped(command));
+            *page += &format!("<code>{}</code>\n", html_escaped(command));
         }
         *page += "</article>\n";
     }
@@ -109,7 +108,7 @@ fn contents(document: &Document, page: &mut String) {
         *page += "<li><a href=\"#picture\">Picture</a></li>\n";
     }
     for section in &document.sections {
-        let (id, title) = (escaped(&section.id), escaped(&section.title));
+        let (id, title) = (html_escaped(&section.id), html_escaped(&section.title));
         *page += &format!("<li><a href=\"#{id}\">{title}</a></li>\n");
     }
     *page += "</ul></nav>\n";
@@ -156,7 +155,7 @@ fn panels(document: &Document, page: &mut String) {
 
 fn figure(panel: &Panel, number: usize, page: &mut String) {
     let of = panel.health.map(|of| health(of) + " ").unwrap_or_default();
-    *page += &format!("<figure>\n<h3>{of}{}</h3>\n", escaped(&panel.title));
+    *page += &format!("<figure>\n<h3>{of}{}</h3>\n", html_escaped(&panel.title));
     *page += &picture(panel, number, Screen::Wide);
     *page += &picture(panel, number, Screen::Narrow);
     let rows = rows(panel);
@@ -171,8 +170,8 @@ fn figure(panel: &Panel, number: usize, page: &mut String) {
         let time = format!("{} {}", timestamp::day(local), timestamp::clock(local));
         *page += &format!(
             "<tr><td class=\"at\">{time}</td><td class=\"what\">{}</td><td>{}</td></tr>\n",
-            escaped(what),
-            escaped(&LOCAL.in_text(&text))
+            html_escaped(what),
+            html_escaped(&LOCAL.in_text(&text))
         );
     }
     *page += "</tbody>\n</table></details>\n</figure>\n";

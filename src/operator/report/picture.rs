@@ -3,10 +3,9 @@
 
 use super::axis::{Axis, Tenths};
 use super::document::Panel;
-use super::markup::escaped;
 use crate::host::clock::LOCAL;
 use crate::model::report::lanes::{BarEnd, LaneBar, LaneKind, LaneMark, Sign, TimeLane};
-use crate::model::text::{several, shortened};
+use crate::model::text::{html_escaped, several, shortened};
 use crate::model::timestamp;
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthChar;
@@ -102,8 +101,8 @@ pub(super) fn picture(panel: &Panel, number: usize, screen: Screen) -> String {
         screen.word(),
         tenths(width),
         tenths(height),
-        escaped(&shortened(&panel.title, LONGEST_TITLE)),
-        escaped(&description(panel)),
+        html_escaped(&shortened(&panel.title, LONGEST_TITLE)),
+        html_escaped(&description(panel)),
     );
     drawing.time(top, bottom);
     for (place, lane) in shown.iter().enumerate() {
@@ -191,7 +190,7 @@ fn fitted(text: &str, room: Tenths) -> Option<String> {
 
 impl Drawing {
     fn text(&mut self, class: &str, x: Tenths, y: Tenths, text: &str) {
-        let (x, y, text) = (tenths(x), tenths(y), escaped(text));
+        let (x, y, text) = (tenths(x), tenths(y), html_escaped(text));
         self.svg += &format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>\n");
     }
 
@@ -228,7 +227,7 @@ impl Drawing {
         let y = tenths(base);
         self.svg += &format!(
             "<g><title>{}</title>\n<path class=\"line\" d=\"M{} {y}H{}\"/>\n",
-            escaped(&shortened(lane.kind.label(), LONGEST_TITLE)),
+            html_escaped(&shortened(lane.kind.label(), LONGEST_TITLE)),
             tenths(left),
             tenths(right),
         );
@@ -257,7 +256,7 @@ impl Drawing {
             "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\"{fill}><title>{}</title></rect>\n",
             tenths(width),
             tenths(HEIGHT),
-            escaped(&shortened(&bar.told(), LONGEST_TITLE)),
+            html_escaped(&shortened(&bar.told(), LONGEST_TITLE)),
         );
         let begin = if bar.is_from_before { "‹ " } else { "" };
         let end = if bar.end == BarEnd::Unknown { " ?" } else { "" };
@@ -309,7 +308,7 @@ impl Drawing {
     fn mark(&mut self, (x, group): &(Tenths, Vec<&LaneMark>), base: Tenths) {
         let count: u64 = group.iter().map(|mark| mark.count).sum();
         let Some(worst) = group.iter().map(|mark| mark.sign).max() else { return };
-        let title = escaped(&shortened(&told(group), LONGEST_TITLE)).into_owned();
+        let title = html_escaped(&shortened(&told(group), LONGEST_TITLE)).into_owned();
         let class = class(worst);
         if count > 1 {
             let label = if count > 99 { "99+".to_owned() } else { count.to_string() };

@@ -1,6 +1,7 @@
 //! Numbers and UUIDs among the bytes of a disk.
 
 use crate::hexadecimal::digits_of;
+use uuid::Uuid;
 
 pub(in crate::disk::contents) fn le16(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])
@@ -22,15 +23,7 @@ pub fn first_not_zero(bytes: &[u8]) -> Option<usize> {
 /// The sixteen bytes of a UUID as people write it.
 #[must_use]
 pub fn uuid_bytes(text: &str) -> Option<[u8; 16]> {
-    let digits: String = text.chars().filter(|c| *c != '-').collect();
-    if digits.len() != 32 || !digits.is_ascii() {
-        return None;
-    }
-    let mut bytes = [0; 16];
-    for (n, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * n..2 * n + 2], 16).ok()?;
-    }
-    Some(bytes)
+    Uuid::try_parse(&text.replace('-', "")).ok().map(Uuid::into_bytes)
 }
 
 /// Sixteen bytes as people write a UUID.
@@ -51,7 +44,14 @@ mod tests {
         assert_eq!(uuid_bytes(text), Some(bytes));
         assert_eq!(uuid_bytes(&text.to_uppercase()), Some(bytes));
         assert_eq!(uuid_text(&bytes), text);
-        for other in ["", "0011", "00112233-4455-6677-8899-aabbccddeefg", &format!("{text}0")] {
+        for other in [
+            "",
+            "0011",
+            "00112233-4455-6677-8899-aabbccddeefg",
+            "00112233-4455-6677-8899-aabbccddee+f",
+            "{00112233-4455-6677-8899-aabbccddeeff}",
+            &format!("{text}0"),
+        ] {
             assert_eq!(uuid_bytes(other), None, "{other}");
         }
         // As many bytes as a UUID has digits, and not all of them are of ASCII.
