@@ -10,9 +10,7 @@ pub mod views;
 pub use self::arguments::{NodeNameArgument, TypedVolume, VolumeIdArgument};
 
 use crate::flexvolume::call;
-use crate::model::text::distance;
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -330,43 +328,18 @@ pub fn read(arguments: Vec<OsString>, stdout_is_terminal: impl Fn() -> bool) -> 
 }
 
 fn clap_reads(arguments: &[OsString]) -> Wanted {
-    let program = OsString::from("disk");
-    match Line::try_parse_from(std::iter::once(&program).chain(arguments)) {
+    // kubelet's words are no verbs, and may be meant.
+    let is_other =
+        |word: &&str| !Verb::has_subcommand(word) && arguments.first() != Some(&word.into());
+    let calls = call::WORDS.into_iter().filter(is_other).map(|word| Command::new(word).hide(true));
+    let read = Line::command()
+        .subcommands(calls)
+        .try_get_matches_from(std::iter::once(&OsString::from("disk")).chain(arguments))
+        .and_then(|matches| Line::from_arg_matches(&matches));
+    match read {
         Ok(line) => Wanted::Verb(line.verb),
-        Err(error) => {
-            let text = error.to_string() + &meant_instead(&error, arguments);
-            Wanted::Text { text, is_error: error.use_stderr() }
-        }
+        Err(error) => Wanted::Text { text: error.to_string(), is_error: error.use_stderr() },
     }
-}
-
-/// The verb or flag that is near one that there is not.
-fn meant_instead(error: &clap::Error, arguments: &[OsString]) -> String {
-    use clap::error::{ContextKind, ContextValue};
-    let wrong = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg].into_iter();
-    let wrong = wrong.filter_map(|kind| error.get(kind)).find_map(|value| match value {
-        ContextValue::String(text) => Some(text.as_str()),
-        _ => None,
-    });
-    let is_misspelt =
-        matches!(error.kind(), ErrorKind::InvalidSubcommand | ErrorKind::UnknownArgument);
-    let Some(wrong) = wrong.filter(|_| is_misspelt) else { return String::new() };
-    let mut command = Line::command();
-    command.build();
-    let mut at = &command;
-    for word in arguments {
-        let Some(verb) = at.find_subcommand(word) else { break };
-        at = verb;
-    }
-    let verbs = at.get_subcommands().filter(|verb| !verb.is_hide_set());
-    let verbs = verbs.map(|verb| verb.get_name().to_owned());
-    let flags = at.get_arguments().filter_map(|one| Some(format!("--{}", one.get_long()?)));
-    let calls = call::WORDS.iter().filter(|_| wrong == arguments[0]).map(|&word| word.to_owned());
-    let all = verbs.chain(flags).chain(calls);
-    let near = all.map(|name| (distance(wrong, &name), name)).min();
-    let most = wrong.chars().count() / 3;
-    let near = near.filter(|(far, _)| *far <= most.clamp(1, 3));
-    near.map(|(_, name)| format!("\ndid you mean {name}?\n")).unwrap_or_default()
 }
 
 /// `1G` and its like: powers of 1024, as people mean them of disks.
@@ -440,19 +413,19 @@ mod tests {
     #[test]
     fn what_is_misspelt_has_its_neighbour_proposed() {
         for (words, near) in [
-            (&["statsu"][..], "did you mean status?"),
-            (&["detahc", "x"], "did you mean detach?"),
-            (&["atach"], "did you mean attach?"),
-            (&["local", "creat"], "did you mean create?"),
-            (&["release", "--dryrun", "x"], "did you mean --dry-run?"),
+            (&["statsu"][..], "exists: 'status'"),
+            (&["detahc", "x"], "'detach'"),
+            (&["atach"], "'attach'"),
+            (&["local", "creat"], "exists: 'create'"),
+            (&["release", "--dryrun", "x"], "exists: '--dry-run'"),
         ] {
             let Wanted::Text { text, is_error: true } = read_words(words, true) else {
                 panic!("{words:?}")
             };
             assert!(text.contains(near), "{words:?}: {text}");
         }
-        let Wanted::Text { text, .. } = read_words(&["frobnicate"], true) else { panic!() };
-        assert!(!text.contains("did you mean"), "{text}");
+        let Wanted::Text { text, .. } = read_words(&["xyzzy"], true) else { panic!() };
+        assert!(!text.contains("tip:"), "{text}");
     }
 
     #[test]

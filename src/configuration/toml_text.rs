@@ -1,7 +1,6 @@
 //! A text in TOML, given to serde. What is wrong is told with its line, its key and what belongs there;
 //! [`Fault`] has no place for a value, for a password may stand where anything else belongs.
 
-use crate::model::text::distance;
 use serde::de::value::StringDeserializer;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error, Expected, IntoDeserializer, MapAccess,
@@ -10,6 +9,7 @@ use serde::de::{
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
+use strsim::levenshtein;
 use toml::de::{DeTable, DeValue};
 
 /// Reads a text, or says where and how it is wrong.
@@ -95,9 +95,9 @@ impl Error for Fault {
     /// With the one that was meant instead of thirty of them.
     fn unknown_field(wrong: &str, known: &'static [&'static str]) -> Self {
         let wrong = shown(wrong);
-        let near = known.iter().min_by_key(|key| distance(&wrong, key));
+        let near = known.iter().min_by_key(|key| levenshtein(&wrong, key));
         let most = (wrong.chars().count() / 3).clamp(1, 3);
-        let rest = match near.filter(|near| distance(&wrong, near) <= most) {
+        let rest = match near.filter(|near| levenshtein(&wrong, near) <= most) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("there are `{}`", known.join("`, `")),
         };

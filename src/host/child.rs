@@ -9,6 +9,7 @@ use super::descriptors::{close_all_but, close_range};
 use super::worker::{self, Child};
 use crate::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::mount::mountinfo::mount_of_descriptor;
 use crate::model::pauses::Steps;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
@@ -182,10 +183,7 @@ fn mount_id_by_descriptor(path: &CString) -> nix::Result<u32> {
     let told = open(name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
     let mut text = [0; 512];
     let length = nix::unistd::read(&told, &mut text)?;
-    let mut lines = text[..length].split(|byte| *byte == b'\n');
-    let id = lines.find_map(|line| line.strip_prefix(b"mnt_id:"));
-    let id = id.and_then(|id| std::str::from_utf8(id).ok()?.trim().parse().ok());
-    id.ok_or(Errno::ESTALE)
+    mount_of_descriptor(&text[..length]).ok_or(Errno::ESTALE)
 }
 
 /// The id of the mount that a path leads to, without a request to its file system: a dead one

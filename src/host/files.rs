@@ -4,24 +4,24 @@ use super::worker;
 use crate::model::error::{Error, Result};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, openat, renameat, unlinkat};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Replaces a file: written beside, synced, renamed, folder synced.
+/// Replaces a private file, and waits for the disk.
 ///
-/// The caller holds the lock that makes it the only writer; so the temporary name is always the
-/// same, and what a killed writer left is overwritten by the next one. Answers by what the new file is
-/// known again.
+/// The caller holds the lock that makes it the only writer, so that the temporary name is always the same. Answers
+/// by what the new file is known again.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<Stamp> {
-    exchange(path, bytes, File::sync_all)
+    exchange(path, bytes, 0o600, true)
 }
 
-/// The same for what is not asked for after the machine was started again: nothing is synced, so
+/// Replaces a private file that is not asked for after the machine was started again: nothing is synced, so
 /// nothing waits for a disk.
 pub fn replace_until_boot(path: &Path, bytes: &[u8]) -> Result<Stamp> {
-    exchange(path, bytes, |_| Ok(()))
+    exchange(path, bytes, 0o600, false)
 }
 
 /// What tells that a file is the one that was read or written: the inode, and when it was written.
@@ -37,11 +37,13 @@ fn stamp_of(found: &fs::Metadata) -> Stamp {
     (found.ino(), found.mtime(), found.mtime_nsec())
 }
 
-fn exchange(
-    path: &Path,
-    bytes: &[u8],
-    sync: impl Fn(&File) -> std::io::Result<()>,
-) -> Result<Stamp> {
+/// Puts a file of this mode in the place of another: written beside, synced if that is asked for, renamed.
+///
+/// The directory may be another user's, who may put a link or a file in the place of any name there: what is
+/// written to is always a new file, found by the directory that is open.
+pub fn exchange(path: &Path, bytes: &[u8], mode: u32, is_synced: bool) -> Result<Stamp> {
+    const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
+    const NEW: OFlags = OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL);
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Error::bad_call(format!("{} is no file's path", path.display())));
     };
@@ -50,24 +52,37 @@ fn exchange(
         let error = std::io::Error::from(ErrorKind::FileTooLarge);
         return Err(Error::io(format!("write {}", path.display()), &error));
     }
-    let beside = folder.join(format!(".{}.new", name.to_string_lossy()));
+    let beside = format!(".{}.new", name.to_string_lossy());
     let _using = worker::uses(path);
     let write = || {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&beside)?;
-        file.write_all(bytes)?;
-        sync(&file)?;
-        // Before it has its name: another writer may replace it in the next moment.
-        let stamp = stamp_of(&file.metadata()?);
-        fs::rename(&beside, path)?;
-        sync(&File::open(folder)?)?;
-        Ok(stamp)
+        let folder = openat(CWD, folder, DIRECTORY | OFlags::PATH, Mode::empty())?;
+        match unlinkat(&folder, &beside, AtFlags::empty()) {
+            // A killed writer left it, or another user put it there.
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let new = NEW | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&folder, &beside, new, Mode::from(0o600))?);
+        let mut put = || {
+            // Whatever the mask of this process is.
+            fchmod(&file, Mode::from(mode))?;
+            file.write_all(bytes)?;
+            if is_synced {
+                file.sync_all()?;
+            }
+            // Before it has its name: another writer may replace it in the next moment.
+            let stamp = stamp_of(&file.metadata()?);
+            renameat(&folder, &beside, &folder, name)?;
+            if is_synced {
+                File::from(openat(&folder, ".", DIRECTORY, Mode::empty())?).sync_all()?;
+            }
+            Ok(stamp)
+        };
+        put().inspect_err(|_| {
+            let _ = unlinkat(&folder, &beside, AtFlags::empty());
+        })
     };
-    write().map_err(|error| {
-        let _ = fs::remove_file(&beside);
-        Error::io(format!("write {}", path.display()), &error)
-    })
+    write().map_err(|error: std::io::Error| Error::io(format!("write {}", path.display()), &error))
 }
 
 /// The longest file that is read whole: configurations, certificates, records.

@@ -16,9 +16,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::report::metrics::{Counters, Gauges, Sample, page};
 use crate::model::report::tear_down::TearDownWords;
 use nix::fcntl::OFlag;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, fchmod, openat, renameat, unlinkat};
-use rustix::io::Errno;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -171,36 +169,8 @@ impl Report {
 }
 
 /// Whole or as before, but not synced: a lost sample is no loss that is worth a wait for the disk.
-///
-/// The collector's folder often belongs to its user, who may put a link or a file of his in the place of any
-/// name there: what is written to is always a new file, found by the folder that is open.
 fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(Error::bad_call(format!("{} is no file's path", path.display())));
-    };
-    let beside = format!(".{}.new", name.to_string_lossy());
-    let write = || {
-        let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(CWD, folder, place, Mode::empty())?;
-        match unlinkat(&folder, &beside, AtFlags::empty()) {
-            // What a killed call left, or a user put there, is gone.
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let file = openat(&folder, &beside, new | OFlags::CLOEXEC, Mode::from(0o600))?;
-        let written = File::from(file);
-        // Whatever the mask of this process is.
-        let done = fchmod(&written, Mode::from(mode))
-            .map_err(Into::into)
-            .and_then(|()| (&written).write_all(bytes))
-            .and_then(|()| Ok(renameat(&folder, &beside, &folder, name)?));
-        if done.is_err() {
-            let _ = unlinkat(&folder, &beside, AtFlags::empty());
-        }
-        done
-    };
-    write().map_err(|error: std::io::Error| Error::io(format!("write {}", path.display()), &error))
+    files::exchange(path, bytes, mode, false).map(|_| ())
 }
 
 #[cfg(test)]

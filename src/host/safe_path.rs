@@ -2,6 +2,7 @@
 //! may be a link, or lead out.
 
 use crate::model::error::{Error, Result};
+use crate::model::mount::mountinfo::mount_of_descriptor;
 use crate::model::mount::replacement::Method;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2, readlinkat};
 use rustix::io::Errno;
@@ -106,9 +107,8 @@ fn on_foot(mut at: OwnedFd, path: &Path) -> rustix::io::Result<OwnedFd> {
 /// descriptor: no file system is asked, for a dead one answers nothing.
 pub(super) fn mount_id(place: impl AsFd) -> io::Result<u32> {
     let path = format!("/proc/thread-self/fdinfo/{}", place.as_fd().as_raw_fd());
-    let text = fs::read_to_string(&path)?;
-    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
-    id.ok_or_else(|| io::Error::other(format!("{path} tells no mount")))
+    mount_of_descriptor(&fs::read(&path)?)
+        .ok_or_else(|| io::Error::other(format!("{path} tells no mount")))
 }
 
 /// Whether an open place is a folder. A dead file system answers no fstat(2).

@@ -2,9 +2,9 @@
 
 use super::disk::device::DeviceNumber;
 use super::ids::{ConsumerId, VolumeId};
-use super::text::distance;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use strsim::levenshtein;
 
 /// A beginning that is shorter than this means nothing.
 const SHORTEST_PREFIX: usize = 4;
@@ -152,8 +152,8 @@ fn nearest(text: &str, known: &[KnownVolume]) -> Vec<String> {
     let most = (text.chars().count() / 4).clamp(1, 4);
     let is_part = |name: &str| text.len() >= SHORTEST_PREFIX && name.contains(text);
     let far = |name: &str| {
-        let whole = distance(text, name);
-        bare(name).map_or(whole, |bare| whole.min(distance(text, bare)))
+        let whole = levenshtein(text, name);
+        bare(name).map_or(whole, |bare| whole.min(levenshtein(text, bare)))
     };
     let near = all.filter_map(|name| {
         let far = if is_part(name) { 0 } else { far(name) };

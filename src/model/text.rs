@@ -119,23 +119,6 @@ pub fn kept(sentence: &str) -> String {
     shortened(sentence, LONGEST_KEPT).into_owned()
 }
 
-/// How many signs must be changed, put in or left out (Levenshtein).
-#[must_use]
-pub fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, sign) in one.chars().enumerate() {
-        let mut before = line;
-        row[0] = line + 1;
-        for (column, wanted) in other.iter().enumerate() {
-            let changed = before + usize::from(sign != *wanted);
-            before = row[column + 1];
-            row[column + 1] = changed.min(before + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

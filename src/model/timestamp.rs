@@ -2,7 +2,9 @@
 //! can set.
 
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 use std::time::Duration;
+use time::{Date, Month, UtcDateTime};
 
 /// Milliseconds since 1970.
 pub type Millis = u64;
@@ -12,15 +14,17 @@ const DAY: u64 = 86_400_000;
 /// `2026-11-21T03:50:23.5Z`, `2026-11-21 03:50`, `2026-11-21`: always UTC.
 #[must_use]
 pub fn parse(text: &str) -> Option<Millis> {
-    let (written, time) = match text.split_once(['T', ' ']) {
+    let (date, time) = match text.split_once(['T', ' ']) {
         Some((date, time)) => (date, time.trim_end_matches('Z')),
         None => (text, "00:00"),
     };
-    let mut date = written.splitn(3, '-');
-    let (year, month, of_month) =
-        (number(date.next()?, 4)?, number(date.next()?, 2)?, number(date.next()?, 2)?);
+    let mut date = date.splitn(3, '-');
+    let (year, month) = (number(date.next()?, 4)?, number::<u8>(date.next()?, 2)?);
+    let month = Month::try_from(month).ok()?;
+    let date = Date::from_calendar_date(year, month, number(date.next()?, 2)?).ok()?;
+    let midnight = u64::try_from((date - UtcDateTime::UNIX_EPOCH.date()).whole_days()).ok()? * DAY;
     let mut time = time.splitn(3, ':');
-    let (hour, minute) = (number(time.next()?, 2)?, number(time.next()?, 2)?);
+    let (hour, minute): (u64, u64) = (number(time.next()?, 2)?, number(time.next()?, 2)?);
     let (second, millis) = match time.next() {
         None => (0, 0),
         Some(text) => match text.split_once('.') {
@@ -32,42 +36,20 @@ pub fn parse(text: &str) -> Option<Millis> {
             Some(_) => return None,
         },
     };
-    let is_sane = (1970..=9999).contains(&year)
-        && (1..=12).contains(&month)
-        && (1..=31).contains(&of_month)
-        && hour < 24
-        && minute < 60
-        && second < 61;
-    let midnight = is_sane.then(|| days(year, month, of_month) * DAY)?;
-    // A day that the month does not have would be one of the next.
-    let is_there = day(midnight) == written;
-    is_there.then_some(midnight + (hour * 3600 + minute * 60 + second) * 1000 + millis)
+    let is_sane = hour < 24 && minute < 60 && second < 61;
+    is_sane.then_some(midnight + (hour * 3600 + minute * 60 + second) * 1000 + millis)
 }
 
-fn number(text: &str, digits: usize) -> Option<u64> {
+fn number<T: FromStr>(text: &str, digits: usize) -> Option<T> {
     let is_plain = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
     is_plain.then(|| text.parse().ok()).flatten()
 }
 
-/// Days since 1970 of a day of the Gregorian calendar, counted in years that begin in March.
-fn days(year: u64, month: u64, day: u64) -> u64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let (era, of_era) = (year / 400, year % 400);
-    let of_year = (153 * month + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
-/// The day of a moment.
+/// The day of a moment; the last one of the year 9999 for what is later.
 #[must_use]
 pub fn day(at: Millis) -> String {
-    let z = at / DAY + 719_468;
-    let (era, of_era) = (z / 146_097, z % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, more) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{day:02}", year + era * 400 + more)
+    let days = i64::try_from(at / DAY).unwrap_or(i64::MAX);
+    UtcDateTime::UNIX_EPOCH.date().saturating_add(time::Duration::days(days)).to_string()
 }
 
 /// The time of day of a moment, to the millisecond.
@@ -198,6 +180,8 @@ mod tests {
         assert_eq!(parse("2026-11-21 03:50").unwrap(), at - 23_500);
         assert_eq!(parse("1970-01-01"), Some(0));
         assert_eq!(day(parse("2024-02-29").unwrap()), "2024-02-29");
+        assert_eq!(day(u64::MAX), "9999-12-31");
+        assert_eq!(parse("2026-11-21 03:50:60"), parse("2026-11-21 03:51"), "a leap second");
         for bad in [
             "",
             "yesterday",
@@ -206,6 +190,9 @@ mod tests {
             "2026-11-31",
             "2026-03-00",
             "0000-01-01",
+            "1969-12-31",
+            "2026-11-21-1",
+            "+026-11-21",
             "2026-1-1",
             "2026-11-21T",
             "2026-11-21T1:2",

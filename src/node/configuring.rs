@@ -348,10 +348,8 @@ fn keep_before(site: &Site, path: &Path) -> NodeResult {
 
 /// Whole or not at all, and for its owner alone.
 fn put(site: &Site, path: &Path, text: &str) -> NodeResult {
-    let folder = site.config_folder();
-    durable::make_folder(&folder, 0o755)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    durable::replace(path, &folder.join(format!(".{name}.new")), text.as_bytes(), 0o600)?;
+    durable::make_folder(&site.config_folder(), 0o755)?;
+    durable::replace(path, text.as_bytes(), 0o600)?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use crate::model::error::{Error, Result};
 use crate::model::hexadecimal::digits_of;
 use nix::errno::Errno;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -45,39 +45,26 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
     flush(folder_of(to))
 }
 
-/// Replaces a file by one that is written beside it.
-pub fn replace(path: &Path, beside: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    write_new(beside, mode, "write", |file| file.write_all(bytes))?;
-    rename(beside, path)
+/// Replaces a file by one of this mode, which is on the disk then.
+pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    files::exchange(path, bytes, mode, true).map(|_| ())
 }
 
-/// Copies what is open to a new file of this mode.
+/// Copies what is open to a new file of this mode in place of what is there: whole and on the disk, or none. Half
+/// of one would keep a full disk full.
 pub fn copy_open(from: &mut File, to: &Path, mode: u32) -> Result<()> {
-    write_new(to, mode, "copy it to", |file| {
+    files::remove_if_there(to)?;
+    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(to);
+    let mut file = opened.map_err(wrong("copy it to", to))?;
+    let mut complete = || {
         from.rewind()?;
-        std::io::copy(from, file).map(drop)
-    })
-}
-
-/// A new file in place of what is there: whole and on the disk, or none. Half of one would keep a full
-/// disk full.
-fn write_new(
-    path: &Path,
-    mode: u32,
-    what: &str,
-    write: impl FnOnce(&mut File) -> std::io::Result<()>,
-) -> Result<()> {
-    files::remove_if_there(path)?;
-    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-    let mut file = opened.map_err(wrong(what, path))?;
-    let complete = || {
-        write(&mut file)?;
+        std::io::copy(from, &mut file)?;
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.sync_all()
     };
     complete().map_err(|error| {
-        let _ = fs::remove_file(path);
-        wrong(what, path)(error)
+        let _ = fs::remove_file(to);
+        wrong("copy it to", to)(error)
     })
 }
 
@@ -276,10 +263,10 @@ mod tests {
     #[test]
     fn what_is_replaced_is_whole_and_has_its_mode() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, beside) = (folder.path().join("a"), folder.path().join("a.new"));
+        let (file, beside) = (folder.path().join("a"), folder.path().join(".a.new"));
         fs::write(&beside, "left").unwrap();
-        replace(&file, &beside, b"x", 0o600).unwrap();
-        assert_eq!((mode(&file), fs::read(&file).unwrap().as_slice()), (Some(0o600), &b"x"[..]));
+        replace(&file, b"x", 0o644).unwrap();
+        assert_eq!((mode(&file), fs::read(&file).unwrap().as_slice()), (Some(0o644), &b"x"[..]));
         assert!(!is_there(&beside));
         let deep = folder.path().join("b/c");
         make_folder(&deep, 0o700).unwrap();

@@ -1,6 +1,7 @@
 //! The words that change a machine, and their options.
 
 use super::console::{NodeResult, Stop};
+use clap::{Args, Parser};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -19,35 +20,9 @@ pub enum NodeWord {
     Uninstall,
 }
 
-/// Each with its name and the options that it takes.
-const WORDS: [(NodeWord, &str, &[&str]); 5] = [
-    (NodeWord::Install, "install", OF_INSTALL),
-    (NodeWord::Upgrade, "upgrade", OF_INSTALL),
-    (NodeWord::Rollback, "rollback", &["--plugin-dir", "--to", "--dry-run"]),
-    (NodeWord::Verify, "verify", &["--plugin-dir"]),
-    (NodeWord::Uninstall, "uninstall", &["--plugin-dir", "--dry-run", "--purge"]),
-];
-
-const OF_INSTALL: &[&str] = &[
-    "--cloud",
-    "--config",
-    "--cloud-config",
-    "--credentials",
-    "--replace-config",
-    "--plugin-dir",
-    "--kubelet-root",
-    "--binary",
-    "--although-not-ready",
-    "--dry-run",
-];
-
-/// Options without a value.
-const FLAGS: [&str; 4] = ["--dry-run", "--purge", "--replace-config", "--although-not-ready"];
-
 impl fmt::Display for NodeWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = WORDS.iter().find(|(word, ..)| word == self);
-        f.write_str(found.map_or("", |(_, name, _)| name))
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -64,138 +39,132 @@ pub enum RollbackTarget {
 }
 
 /// What a person takes upon themselves.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub struct NodeConsent {
     /// A configuration that is there and says something else is replaced.
+    #[arg(long)]
     pub replace_config: bool,
     /// Another maker's driver is replaced although this one is not ready.
+    #[arg(long)]
     pub although_not_ready: bool,
 }
 
 /// What the person wishes of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct NodeOptions {
     /// The cloud that the configuration names.
+    #[arg(long, value_parser = ["local", "openstack"])]
     pub cloud: Option<String>,
     /// The configuration that is to be installed.
+    #[arg(long, value_parser = absolute, conflicts_with_all = ["cloud", "cloud_config", "kubelet_root"])]
     pub config: Option<PathBuf>,
     /// A `cloud.conf` that the configuration is to name.
+    #[arg(long, value_parser = absolute)]
     pub cloud_config: Option<PathBuf>,
     /// A `cloud.conf` that is to be kept beside the configuration.
+    #[arg(long, value_parser = absolute, conflicts_with = "cloud_config")]
     pub credentials: Option<PathBuf>,
     /// What is done although something speaks against it.
+    #[command(flatten)]
     pub consent: NodeConsent,
     /// Which driver is put back.
+    #[arg(skip)]
     pub to: RollbackTarget,
     /// Where kubelet looks for plugins.
+    #[arg(long, value_parser = absolute)]
     pub plugin_dir: Option<PathBuf>,
     /// Where kubelet works.
+    #[arg(long, value_parser = absolute)]
     pub kubelet_root: Option<PathBuf>,
     /// The driver to be put there; without one it is the program that runs.
+    #[arg(long, value_parser = absolute)]
     pub binary: Option<PathBuf>,
     /// Nothing is changed.
+    #[arg(long)]
     pub dry_run: bool,
     /// Configuration and state go too.
+    #[arg(skip)]
     pub purge: bool,
+}
+
+/// Each word with the options that it takes.
+#[derive(Parser)]
+#[command(
+    no_binary_name = true,
+    args_override_self = true,
+    disable_help_flag = true,
+    disable_help_subcommand = true
+)]
+enum Line {
+    Install(NodeOptions),
+    Upgrade(NodeOptions),
+    Rollback {
+        #[arg(long, value_parser = absolute)]
+        plugin_dir: Option<PathBuf>,
+        #[arg(long, value_parser = target)]
+        to: Option<RollbackTarget>,
+        #[arg(long)]
+        dry_run: bool,
+    },
+    Verify {
+        #[arg(long, value_parser = absolute)]
+        plugin_dir: Option<PathBuf>,
+    },
+    Uninstall {
+        #[arg(long, value_parser = absolute)]
+        plugin_dir: Option<PathBuf>,
+        #[arg(long)]
+        dry_run: bool,
+        #[arg(long)]
+        purge: bool,
+    },
 }
 
 /// Reads a word and what follows it.
 pub fn read(words: &[String]) -> NodeResult<(NodeWord, NodeOptions)> {
-    let name = words.first().map_or("", String::as_str);
-    let found = WORDS.iter().find(|(_, known, _)| *known == name);
-    let Some((word, _, allowed)) = found else {
-        return Err(Stop::misused(format!("unknown word: {name}")));
-    };
-    let mut options = NodeOptions::default();
-    let mut rest = words[1..].iter();
-    while let Some(given) = rest.next() {
-        let (option, value) = match given.split_once('=') {
-            Some((option, value)) => (option, Some(value)),
-            None => (given.as_str(), None),
-        };
-        if !allowed.contains(&option) {
-            return Err(Stop::misused(format!("{name} does not take {given}")));
-        }
-        match (option, value) {
-            ("--dry-run", None) => options.dry_run = true,
-            ("--purge", None) => options.purge = true,
-            ("--replace-config", None) => options.consent.replace_config = true,
-            ("--although-not-ready", None) => options.consent.although_not_ready = true,
-            (flag, Some(_)) if FLAGS.contains(&flag) => {
-                return Err(Stop::misused(format!("{option} takes no value")));
-            }
-            (_, value) => {
-                let value = value.or_else(|| rest.next().map(String::as_str)).unwrap_or_default();
-                set(&mut options, option, value)?;
-            }
-        }
-    }
-    agree(&options)?;
-    Ok((*word, options))
-}
-
-/// Options that say two things of one.
-fn agree(options: &NodeOptions) -> NodeResult {
-    let both = |one: &str, other: &str| Err(Stop::misused(format!("{one} or {other}, not both")));
-    match options {
-        NodeOptions { config: Some(_), cloud_config: Some(_), .. } => {
-            both("--config", "--cloud-config")
-        }
-        NodeOptions { credentials: Some(_), cloud_config: Some(_), .. } => {
-            both("--credentials", "--cloud-config")
-        }
-        NodeOptions { config: Some(_), cloud: Some(_), .. } => both("--config", "--cloud"),
-        NodeOptions { config: Some(_), kubelet_root: Some(_), .. } => {
-            both("--config", "--kubelet-root")
-        }
-        NodeOptions { cloud_config: Some(_), cloud: Some(cloud), .. } if cloud != "openstack" => {
-            Err(Stop::misused(format!("--cloud-config is of OpenStack, and --cloud says {cloud}")))
-        }
-        NodeOptions { credentials: Some(_), cloud: Some(cloud), .. } if cloud != "openstack" => {
-            Err(Stop::misused(format!("--credentials is of OpenStack, and --cloud says {cloud}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn set(options: &mut NodeOptions, option: &str, value: &str) -> NodeResult {
-    if value.is_empty() {
-        return Err(Stop::misused(format!("{option} needs a value")));
-    }
     // What is noted of an installation, the configuration and the units have one line for it.
-    if value.contains(char::is_control) {
-        return Err(Stop::misused(format!("{option} takes no control characters: {value:?}")));
+    if let Some(word) = words.iter().find(|word| word.contains(char::is_control)) {
+        return Err(Stop::misused(format!("no option takes control characters: {word:?}")));
     }
-    // A relative path is one from where the person is.
-    let absolute = || {
-        let path = std::path::absolute(value);
-        path.map(Some).map_err(|error| Stop::new(format!("{option} {value}: {error}")))
+    let line = Line::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        let text = text.split("\n\nUsage:").next().unwrap_or_default();
+        Stop::misused(text.trim_start_matches("error: ").trim_end())
+    })?;
+    let none = NodeOptions::default;
+    let (word, options) = match line {
+        Line::Install(options) => (NodeWord::Install, options),
+        Line::Upgrade(options) => (NodeWord::Upgrade, options),
+        Line::Rollback { plugin_dir, to, dry_run } => {
+            let to = to.unwrap_or_default();
+            (NodeWord::Rollback, NodeOptions { to, plugin_dir, dry_run, ..none() })
+        }
+        Line::Verify { plugin_dir } => (NodeWord::Verify, NodeOptions { plugin_dir, ..none() }),
+        Line::Uninstall { plugin_dir, dry_run, purge } => {
+            (NodeWord::Uninstall, NodeOptions { plugin_dir, dry_run, purge, ..none() })
+        }
     };
-    match option {
-        "--cloud" if matches!(value, "local" | "openstack") => {
-            options.cloud = Some(value.to_owned());
-        }
-        "--cloud" => {
-            return Err(Stop::misused(format!("--cloud is local or openstack, not {value}")));
-        }
-        "--config" => options.config = absolute()?,
-        "--cloud-config" => options.cloud_config = absolute()?,
-        "--credentials" => options.credentials = absolute()?,
-        "--to" => options.to = target(value)?,
-        "--plugin-dir" => options.plugin_dir = absolute()?.map(|path| path.components().collect()),
-        "--kubelet-root" => {
-            options.kubelet_root = absolute()?.map(|path| path.components().collect());
-        }
-        _ => options.binary = absolute()?,
+    if let NodeOptions { cloud: Some(cloud), cloud_config, credentials, .. } = &options
+        && cloud != "openstack"
+        && cloud_config.as_ref().or(credentials.as_ref()).is_some()
+    {
+        return Err(Stop::misused(format!(
+            "a cloud.conf is of OpenStack, and --cloud says {cloud}"
+        )));
     }
-    Ok(())
+    Ok((word, options))
 }
 
-fn target(value: &str) -> NodeResult<RollbackTarget> {
-    match value {
+/// A relative path is one from where the person is.
+fn absolute(text: &str) -> std::io::Result<PathBuf> {
+    Ok(std::path::absolute(text)?.components().collect())
+}
+
+fn target(text: &str) -> Result<RollbackTarget, &'static str> {
+    match text {
         "predecessor" => Ok(RollbackTarget::Predecessor),
-        "1" | "2" | "3" => Ok(RollbackTarget::Kept(value.parse().unwrap_or(1))),
-        _ => Err(Stop::misused(format!("--to is predecessor, 1, 2 or 3, not {value}"))),
+        "1" | "2" | "3" => Ok(RollbackTarget::Kept(text.parse().unwrap_or(1))),
+        _ => Err("it is predecessor, 1, 2 or 3"),
     }
 }
 
@@ -219,6 +188,8 @@ mod tests {
             assert!(options.dry_run && !options.purge);
         }
         assert_eq!(read_words(&["verify"]).unwrap().0.to_string(), "verify");
+        let (_, options) = read_words(&["rollback", "--to", "1", "--to=2"]).unwrap();
+        assert_eq!(options.to, RollbackTarget::Kept(2), "the last one counts");
         let (_, options) = read_words(&["upgrade", "--binary", "x"]).unwrap();
         assert_eq!(options.binary.unwrap(), std::env::current_dir().unwrap().join("x"));
     }
@@ -240,6 +211,11 @@ mod tests {
             &["rollback", "--to", "4"],
             &["install", "--to", "1"],
             &["install", "--although-not-ready=yes"],
+            &["install", "--help"],
+            &["help"],
+            &["--cloud", "local"],
+            &["install", "--config", "/a", "--kubelet-root", "/b"],
+            &["install", "--plugin-dir", ""],
             &["install", "--config", "/a", "--cloud", "local"],
             &["install", "--config", "/a", "--cloud-config", "/b"],
             &["install", "--cloud-config", "/b", "--cloud", "local"],
@@ -248,6 +224,14 @@ mod tests {
             &["rollback", "--credentials", "/b"],
         ] {
             assert_eq!(read_words(words).unwrap_err().status, 2, "{words:?}");
+        }
+        for (words, told) in [
+            (&["instal"][..], "'install'"),
+            (&["verify", "--cloud", "local"], "unexpected argument '--cloud' found\nRun"),
+            (&["install", "--cloud", "azure"], "[possible values: local, openstack]\nRun"),
+        ] {
+            let text = read_words(words).unwrap_err().text;
+            assert!(text.contains(told) && !text.contains("error:"), "{text}");
         }
     }
 }

@@ -136,9 +136,7 @@ fn put_page(site: &Site, driver: &Path, page: &Path, shell: &str) -> Result<bool
         return Ok(false);
     }
     durable::make_folder(durable::folder_of(page), 0o755)?;
-    let mut beside = page.as_os_str().to_owned();
-    beside.push(".new");
-    durable::replace(page, Path::new(&beside), answer.text.as_bytes(), 0o644)?;
+    durable::replace(page, answer.text.as_bytes(), 0o644)?;
     Ok(true)
 }
 

@@ -87,7 +87,7 @@ pub fn keep(site: &Site, plugins: &Plugins) -> NodeResult {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    durable::replace(path, &path.with_extension("beside"), text.as_bytes(), 0o600)
+    durable::replace(path, text.as_bytes(), 0o600)
 }
 
 fn put_in_place(site: &Site, new: &Path) -> Result<()> {

@@ -94,8 +94,7 @@ pub fn write(
             text += &format!("trigger={}  {name}\n", durable::checksum(place)?);
         }
     }
-    let path = path(site);
-    durable::replace(&path, &path.with_extension("new"), text.as_bytes(), 0o644)?;
+    durable::replace(&path(site), text.as_bytes(), 0o644)?;
     site.step("noted");
     Ok(())
 }

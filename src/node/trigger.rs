@@ -145,7 +145,7 @@ fn write_files(site: &Site, driver: &str, ends_waits: bool) -> NodeResult<bool> 
         is_changed = true;
         if site.announces(&format!("writing {}", place.display())) {
             durable::make_folder(durable::folder_of(&place), 0o755)?;
-            durable::replace(&place, &beside, text.as_bytes(), 0o644)?;
+            durable::replace(&place, text.as_bytes(), 0o644)?;
         }
     }
     for (unit, link) in links(site) {

@@ -170,6 +170,6 @@ mod tests {
         else {
             panic!("it is no flag")
         };
-        assert!(text.contains("did you mean --json?"), "{text}");
+        assert!(text.contains("exists: '--json'"), "{text}");
     }
 }

@@ -73,7 +73,7 @@ fn a_misspelt_verb_or_flag_has_its_neighbour_proposed() {
     for (words, near) in [("statsu", "status"), ("release --dryrun x", "--dry-run")] {
         let Some((status, shown)) = on_a_terminal(test, &node, words) else { return };
         assert_eq!(status, 2, "{shown}");
-        has(&shown, &[&format!("did you mean {near}?")]);
+        has(&shown, &[&format!("exists: '{near}'")]);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::kernel;
 use crate::model::cgroup::{Owner, Step};
 use crate::model::error::{Error, Result};
 use crate::model::mount::disk_users::{NamespaceId, Process};
-use crate::model::mount::mountinfo::MountTable;
+use crate::model::mount::mountinfo::{MountTable, mount_of_descriptor};
 use crate::mount_tables;
 use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
 use nix::sys::stat::{Mode, fstatat};
@@ -95,9 +95,7 @@ impl Proc {
         // It is in the first lines.
         let mut text = [0; 512];
         let length = self.open(information, OFlag::O_RDONLY)?.read(&mut text)?;
-        let mut lines = text[..length].split(|byte| *byte == b'\n');
-        let id = lines.find_map(|line| line.strip_prefix(b"mnt_id:"));
-        Ok(id.and_then(|id| std::str::from_utf8(id).ok()?.trim().parse().ok()))
+        Ok(mount_of_descriptor(&text[..length]))
     }
 
     /// The threads of a process; none if it has ended.

@@ -8,7 +8,7 @@ use crate::files::{LONGEST_OF_KERNEL, read_rest};
 use crate::kernel::owner_of_namespace;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::mountinfo::{Mount, MountTable, mount_of_descriptor};
 use crate::mount_tables;
 use crate::safe_path::Way;
 use nix::errno::Errno;
@@ -171,9 +171,7 @@ impl Inside {
     pub(in crate::remount) fn mount_id(&self, place: &OwnedFd) -> Result<u32> {
         let path = format!("thread-self/fdinfo/{}", place.as_raw_fd());
         let text = self.read(&path).map_err(|error| failed(format!("read {path}"), error))?;
-        let mut lines = text.split(|byte| *byte == b'\n');
-        let id = lines.find_map(|line| line.strip_prefix(b"mnt_id:"));
-        id.and_then(|id| std::str::from_utf8(id).ok()?.trim().parse().ok())
+        mount_of_descriptor(&text)
             .ok_or_else(|| Error::new(Kind::Host, format!("{path} tells no mount")))
     }
 

@@ -238,6 +238,15 @@ fn path_of(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(unescape(field)))
 }
 
+/// The mount that a descriptor was opened through, in what `/proc/PID/fdinfo` says about it. Nothing is
+/// allocated: a child that was forked calls it too.
+#[must_use]
+pub fn mount_of_descriptor(information: &[u8]) -> Option<u32> {
+    let mut lines = information.split(|byte| *byte == b'\n');
+    let id = lines.find_map(|line| line.strip_prefix(b"mnt_id:"))?;
+    std::str::from_utf8(id).ok()?.trim().parse().ok()
+}
+
 /// Whether bytes of it may be written as digits.
 fn is_escaped(field: &[u8]) -> bool {
     field.contains(&b'\\')
@@ -343,6 +352,16 @@ mod tests {
             assert!(MountTable::parse(line.as_bytes()).is_err(), "{line:?}");
         }
         assert!(MountTable::parse(b"").unwrap().mounts().is_empty());
+    }
+
+    #[test]
+    fn a_descriptor_names_its_mount() {
+        let text = b"pos:\t0\nflags:\t012000000\nmnt_id:\t29\nino:\t2\n";
+        assert_eq!(mount_of_descriptor(text), Some(29));
+        for other in [&b""[..], b"pos:\t0\n", b"mnt_id:\t\n", b"mnt_id:\t-1\n", b"mnt_id:\t\xff\n"]
+        {
+            assert_eq!(mount_of_descriptor(other), None, "{other:?}");
+        }
     }
 
     proptest::proptest! {
