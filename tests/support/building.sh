@@ -199,8 +199,20 @@ tell_time() {
 build_static() {
     flags=-Ctarget-feature=+crt-static
     add_path_flags
+    ! packs_relocations || add_flag "$pack"
     as_builder env CARGO_ENCODED_RUSTFLAGS="$flags" \
         "$cargo" build --locked --no-default-features --target "$(host_triple)" "$@"
+}
+
+# Relocations take 4 KB instead of 258.
+pack=-Clink-arg=-Wl,-z,pack-relative-relocs
+
+# packs_relocations: whether the linker can, and a static program with it starts: glibc reads such a table since 2.36.
+packs_relocations() {
+    # shellcheck disable=SC2016 # for the inner shell
+    as_builder sh -c 'probe=$(mktemp -d) && trap "rm -r \"$probe\"" EXIT && echo "fn main() {}" |
+        "$1" -Ctarget-feature=+crt-static "$2" -o "$probe/probe" - && "$probe/probe"' \
+        - "$(dirname "$cargo")/rustc" "$pack" >/dev/null 2>&1
 }
 
 # build_with_libudev [FLAG...]: flags of rustc for the executable alone, such as its linker.
