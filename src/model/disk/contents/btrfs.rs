@@ -1,6 +1,6 @@
 //! The superblock of btrfs, 64 KiB from the beginning.
 
-use super::bytes::uuid_text;
+use super::bytes::{le64, uuid_text};
 use super::samples::{Contents, Read};
 use super::signatures;
 use crate::disk::file_system::{FileSystem, FsType, Maker};
@@ -12,14 +12,13 @@ pub(in crate::disk::contents) fn recognise(read: &Read<'_>) -> Option<Contents> 
     if &sb[0x40..0x48] != b"_BHRfS_M" {
         return None;
     }
-    let number = |at: usize| Some(u64::from_le_bytes(sb.get(at..at + 8)?.try_into().ok()?));
-    if number(0x88)? != 1 {
+    if le64(sb, 0x88) != 1 {
         return Some(Contents::Foreign("one of the disks of a btrfs".to_owned()));
     }
     Some(Contents::FileSystem(FileSystem {
         kind: FsType::Btrfs,
         uuid: uuid_text(&sb[0x20..0x30]),
-        size: number(0x70)?,
+        size: le64(sb, 0x70),
         mounts: None,
         wants_check: false,
         // mkfs.btrfs writes its magic last: with another one in its place until all is there.

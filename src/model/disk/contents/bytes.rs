@@ -3,12 +3,33 @@
 use crate::hexadecimal::digits_of;
 use uuid::Uuid;
 
+/// What is behind the end reads as zero.
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..at + N).and_then(|found| found.try_into().ok()).unwrap_or([0; N])
+}
+
 pub(in crate::disk::contents) fn le16(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+    u16::from_le_bytes(array(bytes, at))
 }
 
 pub(in crate::disk::contents) fn le32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    u32::from_le_bytes(array(bytes, at))
+}
+
+pub(in crate::disk::contents) fn le64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array(bytes, at))
+}
+
+pub(in crate::disk::contents) fn be16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(array(bytes, at))
+}
+
+pub(in crate::disk::contents) fn be32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(array(bytes, at))
+}
+
+pub(in crate::disk::contents) fn be64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_be_bytes(array(bytes, at))
 }
 
 /// Where the first byte stands that is not zero. Disks are mostly zero, so whole blocks of it are compared.

@@ -6,7 +6,7 @@
 //! checksum. One that is not is believed where the file system cannot have written it: outside of
 //! what it covers, before its first data, or if the file system does not prove itself.
 
-use super::bytes::{le16, le32};
+use super::bytes::{be16, be32, be64, le16, le32, le64};
 use super::samples::Read;
 use super::signatures::{Shape, Signature, bytes_at};
 use crate::disk::file_system::{FileSystem, FsType};
@@ -173,30 +173,6 @@ fn raid_sum(bytes: &[u8], sum_at: usize, number: fn([u8; 4]) -> u32) -> u32 {
 
 fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
     bytes.chunks_exact(4).map(|word| le32(word, 0))
-}
-
-fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut all = [0; N];
-    if let Some(found) = bytes.get(at..at + N) {
-        all.copy_from_slice(found);
-    }
-    all
-}
-
-fn le64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(array(bytes, at))
-}
-
-fn be16(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes(array(bytes, at))
-}
-
-fn be32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(array(bytes, at))
-}
-
-fn be64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_be_bytes(array(bytes, at))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The superblock of xfs.
 
-use super::bytes::uuid_text;
+use super::bytes::{be32, be64, uuid_text};
 use super::samples::Contents;
 use crate::disk::file_system::{FileSystem, FsType, Maker};
 
@@ -9,11 +9,9 @@ pub(in crate::disk::contents) fn recognise(head: &[u8]) -> Option<Contents> {
     if &sb[..4] != b"XFSB" {
         return None;
     }
-    let block = u64::from(u32::from_be_bytes(sb[4..8].try_into().ok()?));
-    let blocks = u64::from_be_bytes(sb[8..16].try_into().ok()?);
     let is_finished = sb[126] == 0;
     // Where its log begins: only one that is elsewhere begins at 0.
-    if is_finished && sb[48..56] == [0; 8] {
+    if is_finished && be64(sb, 48) == 0 {
         return Some(Contents::Foreign(
             "an xfs whose log is on another device, which is never opened".to_owned(),
         ));
@@ -21,7 +19,7 @@ pub(in crate::disk::contents) fn recognise(head: &[u8]) -> Option<Contents> {
     Some(Contents::FileSystem(FileSystem {
         kind: FsType::Xfs,
         uuid: uuid_text(&sb[32..48]),
-        size: blocks.saturating_mul(block),
+        size: be64(sb, 8).saturating_mul(u64::from(be32(sb, 4))),
         mounts: None,
         wants_check: false,
         asks_for_panic: false,
