@@ -233,14 +233,6 @@ pub trait FileSystems {
         device: &Device,
         deadline: Deadline,
     ) -> Result<Option<String>>;
-    /// What stands on the disk beside what a mkfs of this plan writes, however far it came; nothing
-    /// if it wrote all that is read.
-    fn stranger(
-        &self,
-        device: &Device,
-        plan: &NewFileSystem,
-        deadline: Deadline,
-    ) -> Result<Option<String>>;
     /// What a mkfs of this plan makes of a blank disk, tried in memory; nothing where that is not tried, or did
     /// not succeed. The disk is not touched.
     fn rehearse(
@@ -251,7 +243,7 @@ pub trait FileSystems {
     ) -> Result<Option<Contents>>;
     /// Overwrites the marks of whatever stands on the disk.
     fn wipe(&self, device: &Device) -> Result<()>;
-    /// Makes a file system. `again` allows to overwrite our own unfinished one.
+    /// Makes a file system.
     fn make(
         &self,
         id: &VolumeId,
@@ -292,16 +284,10 @@ pub struct NewFileSystem {
     pub kind: FsType,
     /// Its UUID.
     pub uuid: String,
-    /// Whether something stands there that may be overwritten: an unfinished one of ours, or what a
-    /// person gave up.
-    pub again: bool,
+    /// Whether to overwrite what mkfs itself finds on the disk: a person gave it up.
+    pub force: bool,
     /// What the volume's owner wishes.
     pub options: MkfsOptions,
-    /// What the maker of ext takes for its random number, and the time it takes for now, in seconds
-    /// since 1970: told the same it writes the same bytes.
-    pub seed: Option<String>,
-    /// See `seed`.
-    pub at: u64,
 }
 
 /// A disk to be mounted.

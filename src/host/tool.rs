@@ -90,12 +90,11 @@ pub fn launch(
 pub(super) fn launch_on_disk(
     path: &Path,
     arguments: &[&str],
-    environment: &[(&str, String)],
     deadline: Deadline,
 ) -> Result<ProgramOutput> {
     let mut command = Command::new(path);
     confinement::confine(&mut command);
-    start(command, path, arguments, environment, deadline)
+    start(command, path, arguments, &[], deadline)
 }
 
 fn start(

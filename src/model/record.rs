@@ -634,27 +634,15 @@ impl DiskMoment {
     }
 }
 
-/// An unfinished format.
+/// A format that was begun.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Formatting {
-    /// The disk, proven blank just before.
+    /// The disk.
     pub disk: DiskMoment,
     /// The file system that is being made.
     pub fs_type: String,
-    /// Its UUID.
+    /// Its UUID, without which earlier versions do not read the record.
     pub uuid: String,
-    /// Whether a person gave up what was on the disk.
-    #[serde(default)]
-    pub by_person: bool,
-    /// The options that its mkfs got.
-    #[serde(default)]
-    pub options: String,
-    /// What its mkfs took for its random number; nothing in records of before.
-    #[serde(default)]
-    pub seed: Option<String>,
-    /// What it took for now, in seconds since 1970.
-    #[serde(default)]
-    pub at: u64,
 }
 
 /// A stage mount.

@@ -116,9 +116,9 @@ fn a_disk_of_another_size_is_formatted_by_a_person_alone() {
     }
 }
 
-/// The cloud is told before the first byte is written, and a format that is killed is ours to finish.
+/// The cloud is told before the first byte is written; a format killed before that, or after the last, goes on.
 #[test]
-fn a_killed_format_is_noted_and_finished() {
+fn a_format_killed_before_or_after_mkfs_is_noted_and_goes_on() {
     needs!(mounts, seams);
     for step in ["stage.format.intent", "stage.format.made", "stage.format.done"] {
         let (node, volume) = Volume::on_a_node("ext4", "64M");
@@ -133,9 +133,9 @@ fn a_killed_format_is_noted_and_finished() {
     }
 }
 
-/// A person began it, on a volume that had data; killed, it is still that person's.
+/// What a person overrides is overridden once.
 #[test]
-fn a_persons_killed_format_is_finished_although_there_was_data() {
+fn a_persons_killed_format_is_repeated_by_that_person() {
     needs!(mounts, seams);
     let node = Node::new();
     let source = Volume::create(&node, "ext4", "64M");
@@ -148,6 +148,9 @@ fn a_persons_killed_format_is_finished_although_there_was_data() {
     let mut command = node.command(["format", &copy.id, "--yes"]);
     command.env("INCLOUD_DISK_SEAM", "format.wiped=kill");
     assert!(!crate::support::output_of(&mut command).status.success());
+    let message = node.fails(copy.stage());
+    assert!(message.contains(&format!("made the volume from volume {}", source.id)), "{message}");
+    node.verb(&["format", &copy.id, "--yes"]).unwrap();
     node.must(copy.stage());
     copy.take_away();
     copy.must_be_sound();

@@ -64,7 +64,6 @@ mod lost_writes;
 mod many;
 mod misleading_names;
 mod mkfs;
-mod mkfs_leftovers;
 mod no_child;
 mod nodes;
 

@@ -5,7 +5,7 @@ use crate::checks::{layers_at, nothing_is_left};
 use crate::files;
 use crate::heal::goes_on;
 use crate::looking::healths::pull;
-use crate::mkfs_leftovers::kill_at_write;
+use crate::mkfs::{goes_on_or_is_given_up, kill_at_write};
 use crate::scene::scene;
 use crate::support::old_kernel::on_an_old_kernel;
 use crate::support::{Answer, Node, output_of};
@@ -92,17 +92,18 @@ fn the_incident_is_refused_and_healed_there() {
     scene.volume.take_away_with(&scene.pod, scene.container);
 }
 
-/// A format that was killed is finished by what the same mkfs makes in memory.
 #[test]
-fn a_killed_mkfs_is_finished_there() {
+fn an_interrupted_mkfs_is_refused_there() {
     needs!(mounts, tracer);
     for fs_type in ["ext4", "xfs"] {
         let (node, volume) = Volume::on_a_node(fs_type, "320M");
         node.must(volume.attach());
         make_folder(&volume.global());
-        assert!(kill_at_write(&volume, fs_type, 2), "{fs_type}: mkfs has written less");
-        must(&node, &volume.stage());
-        assert_eq!(layers_at(&volume.global()), 1);
+        assert!(kill_at_write(&volume, fs_type, 4), "{fs_type}: mkfs has written less");
+        let answer = Answer::of(on_an_old_kernel(node.command(volume.stage())));
+        assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+        assert!(told(&node, &["format", &volume.id]).contains("was interrupted on it"));
+        assert!(goes_on_or_is_given_up(&volume), "by a newer kernel too");
         volume.take_away();
         volume.must_be_sound();
     }

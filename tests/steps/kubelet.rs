@@ -173,6 +173,9 @@ impl Scene for Called {
             }
             other => {
                 let call = if other == "same" { self.step.call } else { other };
+                if !has_data && call == "mountdevice" {
+                    ends_by_its_own_words(volume, "was interrupted on it");
+                }
                 volume.through(call);
                 must_be_so(volume, call, has_data, None);
                 if call == "detach" {
@@ -180,22 +183,23 @@ impl Scene for Called {
                 }
             }
         }
-        if !has_data && ["release", "force"].contains(&follow_up) {
-            ends_by_its_own_words(volume);
+        if !has_data && follow_up != "same" {
+            let has_left = ["release", "force"].contains(&follow_up);
+            ends_by_its_own_words(volume, if has_left { "" } else { "was interrupted on it" });
         }
         volume.lives_on(has_data);
     }
 }
 
-/// A half made file system whose disk has left may be another's data: it is refused, and the
-/// refusal says what ends it.
+/// A half made file system may be data: it is refused, and the refusal says what ends it. As long as the disk has not
+/// left it says so too that a mkfs was interrupted, and nothing else is refused.
 #[track_caller]
-fn ends_by_its_own_words(volume: &Volume) {
+fn ends_by_its_own_words(volume: &Volume, why: &str) {
     volume.restart_if_told();
     volume.bring_to(State::Attached);
     if let Err(said) = volume.repeat("mountdevice") {
         let end = format!("disk format {}", volume.id);
-        assert!(said.contains(&end), "a refusal without an end: {said}");
+        assert!(said.contains(why) && said.contains(&end), "a refusal without an end: {said}");
         let made = volume.verb(&["format", &volume.id, "--fs-type", volume.fs_type, "--yes"]);
         assert!(made.is_ok(), "{end}: {made:?}");
     }

@@ -17,8 +17,6 @@ pub(crate) struct FakeFileSystems {
     pub(crate) holds: RefCell<Option<Contents>>,
     /// What it holds when something was made there; else nothing can be made.
     pub(crate) then_holds: RefCell<Option<Contents>>,
-    /// What another process has written to it since.
-    pub(crate) stranger: Option<String>,
     pub(crate) made: RefCell<Vec<NewFileSystem>>,
 }
 
@@ -29,10 +27,6 @@ impl FileSystems for FakeFileSystems {
 
     fn second_opinion(&self, _: &VolumeId, _: &Device, _: Deadline) -> Result<Option<String>> {
         Ok(None)
-    }
-
-    fn stranger(&self, _: &Device, _: &NewFileSystem, _: Deadline) -> Result<Option<String>> {
-        Ok(self.stranger.clone())
     }
 
     fn rehearse(&self, _: u64, _: &NewFileSystem, _: Deadline) -> Result<Option<Contents>> {

@@ -1,8 +1,7 @@
 //! Make a file system on a blank disk, as a transaction.
 //!
-//! The intent is on this machine's disk before the first byte of the file system, and gone after
-//! the last: so a mkfs that was killed can be told from a user's data, and only that is begun
-//! again, on the same plug-in of the same disk.
+//! The intent is in the record before the first byte of the file system, and gone after the last. What an
+//! interrupted mkfs left is never overwritten on the strength of it: a person decides.
 
 use crate::failpoints;
 use crate::guard::free_disks::FreeDisks;
@@ -13,7 +12,7 @@ use crate::host::records::Records;
 use crate::host::{Devices, FileSystems, NewFileSystem};
 use crate::lookup::find_disk::{Disks, must_be_allowed};
 use crate::lookup::locking::Locking;
-use crate::model::disk::contents::{Contents, FileSystem, FsType, Maker, uuid_text};
+use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::FormatRequester;
 use crate::model::error::{Error, Kind, Result};
@@ -23,7 +22,6 @@ use crate::model::record::{Formatting, VolumeRecord};
 use crate::model::text::shown;
 use crate::mount::format_consent::FormatConsent;
 use crate::operation::{Volume, moment};
-use ring::rand::{SecureRandom, SystemRandom};
 use std::time::Duration;
 
 /// How long a disk that another process still has open (a killed mkfs) is waited for.
@@ -48,9 +46,7 @@ pub(crate) enum DiskHolds {
     FileSystem(FileSystem),
     /// Nothing.
     Blank,
-    /// What our own mkfs, killed on this very plug-in of the disk, left there, and nothing else.
-    Unfinished(Formatting),
-    /// Anything else, in words.
+    /// Anything else, also what an interrupted mkfs of ours left, in words.
     NotOurs(String),
 }
 
@@ -70,46 +66,29 @@ pub struct Formatter<'a> {
 }
 
 impl Formatter<'_> {
-    /// Judges the disk, for mounts and for people alike. Only what this answers is ever formatted.
+    /// Judges the disk, for mounts and for people alike. Only what this calls blank is formatted without a
+    /// person.
     pub(crate) fn found_on(&self, volume: &Volume, disk: &Device) -> Result<DiskHolds> {
         let record = self.records.load(&volume.id);
-        let unfinished = unfinished_on(&record, disk);
-        let contents = self.file_systems.look(disk, self.deadline)?;
-        let plan = match (&contents, unfinished) {
-            // A finished file system is never made again, whatever the record says.
-            (Contents::FileSystem(found), _) if finished(found, unfinished) => {
-                return Ok(DiskHolds::FileSystem(found.clone()));
+        let interrupted = interrupted_on(&record, disk);
+        if interrupted.is_some() {
+            // Let a killed mkfs finish its last write.
+            self.is_free_soon(disk)?;
+        }
+        let what = match self.file_systems.look(disk, self.deadline)? {
+            // mke2fs writes its superblock last: one that is there is whole, as are the others without their marks.
+            Contents::FileSystem(found) if !found.is_unfinished => {
+                return Ok(DiskHolds::FileSystem(found));
             }
-            (Contents::Blank, None) => return Ok(DiskHolds::Blank),
-            (Contents::Blank, Some(plan)) => return Ok(DiskHolds::Unfinished(plan.clone())),
-            (_, Some(plan)) => plan,
-            (Contents::FileSystem(found), None) => {
-                let kind = found.kind;
-                return Ok(DiskHolds::NotOurs(format!(
-                    "an unfinished {kind} that this machine did not begin"
-                )));
-            }
-            (Contents::Foreign(what) | Contents::Unknown(what), None) => {
-                return Ok(DiskHolds::NotOurs(what.clone()));
-            }
+            Contents::Blank => return Ok(DiskHolds::Blank),
+            other => other.to_string(),
         };
-        // Another process may have written to the disk since our mkfs was killed.
-        let options = MkfsOptions::parse(&plan.options)?;
-        let new = new_file_system(plan, &options, true)?;
-        let Some(strange) = self.file_systems.stranger(disk, &new, self.deadline)? else {
-            return Ok(DiskHolds::Unfinished(plan.clone()));
-        };
-        Ok(match contents {
-            // mke2fs writes the superblock at the beginning last: it came to its end, and
-            // another process changed something since.
-            Contents::FileSystem(found)
-                if found.maker == Maker::Unknown && found.uuid == plan.uuid =>
-            {
-                DiskHolds::FileSystem(found)
-            }
-            Contents::Foreign(what) => DiskHolds::NotOurs(what),
-            _ => DiskHolds::NotOurs(strange),
-        })
+        Ok(DiskHolds::NotOurs(match interrupted {
+            Some(Formatting { fs_type, .. }) => format!(
+                "{what}; mkfs.{fs_type} was interrupted on it, or something has written to it since"
+            ),
+            None => what,
+        }))
     }
 
     /// What is on the volume's disk now. Nothing is changed.
@@ -120,9 +99,6 @@ impl Formatter<'_> {
             Ok(DiskHolds::Blank) => "nothing: all that was read is zero".to_owned(),
             Ok(DiskHolds::FileSystem(found)) => {
                 format!("{} of {} bytes, UUID {}", found.kind, found.size, found.uuid)
-            }
-            Ok(DiskHolds::Unfinished(plan)) => {
-                format!("what a killed mkfs.{} of ours left, and nothing else", plan.fs_type)
             }
             Ok(DiskHolds::NotOurs(what)) => what,
             Err(error) => format!("what cannot be read: {error}"),
@@ -181,8 +157,8 @@ impl Formatter<'_> {
             return Err(Error::refused(reason)
                 .hint("only whole disks that nothing else uses are formatted"));
         }
-        let plan = Formatting { by_person: true, ..plan(volume, disk, kind, options)? };
-        self.rehearse(disk, &plan, options)?;
+        let new = NewFileSystem { force: true, ..new_file_system(&volume.id, kind, options) };
+        self.rehearse(disk, &new)?;
         let consent = self.consent.consent(&volume.id, disk, FormatRequester::Person)?;
         self.wait_free(disk)?;
         let (name, contents) = (&disk.kernel_name, &before.contents);
@@ -191,9 +167,8 @@ impl Formatter<'_> {
             tracing::warn!(volume = %volume.id, disk = %name, objection = objection.cause, "overridden by a person");
         }
         self.consent.note_begin(&volume.id, &consent)?;
-        // From here on a killed call is an unfinished format, which the next mount finishes.
         self.records.update(&volume.id, |record| {
-            record.formatting = Some(plan.clone());
+            record.formatting = Some(intent(disk, &new));
             record.was_mounted = false;
             record.staged = None;
             record.unstaged = None;
@@ -203,7 +178,7 @@ impl Formatter<'_> {
         self.disks.prove_again(&volume.id, disk)?;
         self.file_systems.wipe(disk)?;
         failpoints::step("format.wiped");
-        self.format(volume, disk, &plan, options)?;
+        self.format(volume, disk, &new)?;
         if let Err(error) = self.marks.note_data(&volume.id) {
             tracing::warn!(volume = %volume.id, %error, "the cloud was not told that the volume has data; its first mount does");
         }
@@ -223,70 +198,43 @@ impl Formatter<'_> {
         if let Some(other) = self.file_systems.second_opinion(&volume.id, disk, self.deadline)? {
             return Err(not_ours(volume, disk, &format!("{other}, by the word of blkid")));
         }
-        let plan = plan(volume, disk, kind, options)?;
-        self.rehearse(disk, &plan, options)?;
+        let new = new_file_system(&volume.id, kind, options);
+        self.rehearse(disk, &new)?;
         self.consent.note_begin(&volume.id, &consent)?;
-        self.format(volume, disk, &plan, options)
+        self.format(volume, disk, &new)
     }
 
     /// An error if the options would make what the driver refuses afterwards: then the disk would be foreign.
-    fn rehearse(&self, disk: &Device, plan: &Formatting, options: &MkfsOptions) -> Result<()> {
-        let new = new_file_system(plan, options, true)?;
-        options.check_new(new.kind)?;
-        match self.file_systems.rehearse(disk.size, &new, self.deadline)? {
+    fn rehearse(&self, disk: &Device, new: &NewFileSystem) -> Result<()> {
+        new.options.check_new(new.kind)?;
+        match self.file_systems.rehearse(disk.size, new, self.deadline)? {
             None => Ok(()),
-            Some(Contents::FileSystem(made)) if is_made(&made, &new) => Ok(()),
+            Some(Contents::FileSystem(made)) if is_made(&made, new) => Ok(()),
             Some(made) => {
-                Err(MkfsOptions::makes_no_file_system(new.kind, &options.text(), &made.to_string()))
+                let (options, made) = (new.options.text(), made.to_string());
+                Err(MkfsOptions::makes_no_file_system(new.kind, &options, &made))
             }
         }
     }
 
-    /// Finishes a format of ours that was killed, on a disk that shows nothing else.
-    pub(crate) fn format_again(
-        &self,
-        volume: &Volume,
-        disk: &Device,
-        plan: &Formatting,
-        options: &MkfsOptions,
-    ) -> Result<FileSystem> {
-        self.rehearse(disk, plan, options)?;
-        let asked = if plan.by_person { FormatRequester::Person } else { FormatRequester::Mount };
-        let consent = self.consent.consent(&volume.id, disk, asked)?;
-        self.consent.note_begin(&volume.id, &consent)?;
-        self.format(volume, disk, plan, options)
-    }
-
-    /// Formats, or formats again, by plan.
-    pub(crate) fn format(
-        &self,
-        volume: &Volume,
-        disk: &Device,
-        plan: &Formatting,
-        options: &MkfsOptions,
-    ) -> Result<FileSystem> {
+    /// Formats. Without `force`, only what is still blank.
+    fn format(&self, volume: &Volume, disk: &Device, new: &NewFileSystem) -> Result<FileSystem> {
         self.wait_free(disk)?;
-        let record = self.records.load(&volume.id);
-        let again = record.formatting.is_some();
         failpoints::step("stage.format.consented");
-        let is_begun = unfinished_on(&record, disk).is_some();
-        if let Some(found) = self.finished_meanwhile(volume, disk, plan, is_begun)? {
-            self.records.update(&volume.id, |record| record.formatting = None)?;
-            return Ok(found);
+        if !new.force {
+            self.refuse_changed(volume, disk)?;
+            let intent = intent(disk, new);
+            self.records.update(&volume.id, |record| record.formatting = Some(intent))?;
         }
-        // What is made now may differ from what was killed by the options alone.
-        let plan = &Formatting { options: options.text(), ..plan.clone() };
-        self.records.update(&volume.id, |record| record.formatting = Some(plan.clone()))?;
         failpoints::step("stage.format.intent");
         self.disks.prove_again(&volume.id, disk)?;
-        let new = new_file_system(plan, options, again)?;
-        let kind = new.kind;
-        tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, again, "formatting a blank disk");
-        self.file_systems.make(&volume.id, disk, &new, self.deadline)?;
+        let (kind, force) = (new.kind, new.force);
+        tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, force, "formatting a blank disk");
+        self.file_systems.make(&volume.id, disk, new, self.deadline)?;
         failpoints::step("stage.format.made");
         self.disks.prove_again(&volume.id, disk)?;
         match self.file_systems.look(disk, self.deadline)? {
-            Contents::FileSystem(found) if is_made(&found, &new) => {
+            Contents::FileSystem(found) if is_made(&found, new) => {
                 self.records.update(&volume.id, |record| record.formatting = None)?;
                 failpoints::step("stage.format.done");
                 Ok(found)
@@ -303,76 +251,53 @@ impl Formatter<'_> {
     }
 
     /// The last look before the first byte: since the first one the cloud was asked, which may have
-    /// taken minutes, and a disk that is not mounted is free to every process. Answers the file
-    /// system that a mkfs of ours made meanwhile: killed, it may have been in its last write.
-    fn finished_meanwhile(
-        &self,
-        volume: &Volume,
-        disk: &Device,
-        plan: &Formatting,
-        is_begun: bool,
-    ) -> Result<Option<FileSystem>> {
-        // What a person gave up is there still, as far as it was not wiped.
-        if plan.by_person {
-            return Ok(None);
-        }
-        let is_ours = |found: &FileSystem| {
-            found.uuid == plan.uuid && found.kind.name() == plan.fs_type && found.size <= disk.size
-        };
-        match self.found_on(volume, disk)? {
-            DiskHolds::Blank | DiskHolds::Unfinished(_) => Ok(None),
-            DiskHolds::FileSystem(found) if is_begun && is_ours(&found) => Ok(Some(found)),
-            DiskHolds::FileSystem(found) => Err(changed(volume, disk, &found.kind.to_string())),
-            DiskHolds::NotOurs(what) => Err(changed(volume, disk, &what)),
+    /// taken minutes, and a disk that is not mounted is free to every process.
+    fn refuse_changed(&self, volume: &Volume, disk: &Device) -> Result<()> {
+        match self.file_systems.look(disk, self.deadline)? {
+            Contents::Blank => Ok(()),
+            other => {
+                Err(not_ours(volume, disk, &format!("{other}, which was not there a moment ago")))
+            }
         }
     }
 
-    /// Waits a moment until no process uses the disk: a killed mkfs may still be on its way out.
     fn wait_free(&self, disk: &Device) -> Result<()> {
+        if self.is_free_soon(disk)? {
+            return Ok(());
+        }
+        let who = self.free_disks.who_has(disk, &[]);
+        Err(Error::new(Kind::Busy, format!("{} is in use already{who}", disk.kernel_name)))
+    }
+
+    /// Waits a moment until no process uses the disk: a killed mkfs may still be on its way out.
+    fn is_free_soon(&self, disk: &Device) -> Result<bool> {
         let until = self.deadline.at_most(SETTLE_WAIT);
         while !self.disks.is_free(disk)? {
             if !until.pause(Duration::from_millis(10)) {
-                let who = self.free_disks.who_has(disk, &[]);
-                let cause = format!("{} is in use already{who}", disk.kernel_name);
-                return Err(Error::new(Kind::Busy, cause));
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
 /// Whether this is the file system that was to be made.
 fn is_made(found: &FileSystem, new: &NewFileSystem) -> bool {
-    found.uuid == new.uuid && found.maker != Maker::Unfinished && new.kind.accepts(found.kind)
+    found.uuid == new.uuid && !found.is_unfinished && new.kind.accepts(found.kind)
 }
 
-fn new_file_system(plan: &Formatting, options: &MkfsOptions, again: bool) -> Result<NewFileSystem> {
-    let kind = FsType::named(&plan.fs_type)
-        .ok_or_else(|| Error::new(Kind::Bug, format!("a record asks for {}", plan.fs_type)))?;
-    let (uuid, seed, options) = (plan.uuid.clone(), plan.seed.clone(), options.clone());
-    Ok(NewFileSystem { kind, uuid, again, options, seed, at: plan.at })
+fn new_file_system(id: &VolumeId, kind: FsType, options: &MkfsOptions) -> NewFileSystem {
+    NewFileSystem { kind, uuid: file_system_uuid(id), force: false, options: options.clone() }
 }
 
-fn plan(volume: &Volume, disk: &Device, kind: FsType, options: &MkfsOptions) -> Result<Formatting> {
-    let mut seed = [0; 16];
-    let random = SystemRandom::new().fill(&mut seed);
-    random.map_err(|_| Error::new(Kind::Host, "the kernel gives no random number"))?;
-    Ok(Formatting {
-        options: options.text(),
-        seed: Some(uuid_text(&seed)),
-        at: crate::host::clock::seconds(),
-        disk: moment(disk),
-        fs_type: kind.name().to_owned(),
-        uuid: file_system_uuid(&volume.id),
-        by_person: false,
-    })
+fn intent(disk: &Device, new: &NewFileSystem) -> Formatting {
+    Formatting { disk: moment(disk), fs_type: new.kind.name().to_owned(), uuid: new.uuid.clone() }
 }
 
-/// The unfinished format of this very plug-in of the disk.
-fn unfinished_on<'a>(record: &'a VolumeRecord, disk: &Device) -> Option<&'a Formatting> {
+/// The format that was begun on this very plug-in of the disk.
+fn interrupted_on<'a>(record: &'a VolumeRecord, disk: &Device) -> Option<&'a Formatting> {
     let formatting = record.formatting.as_ref()?;
-    // Without the kernel's count a disk that left and came back could not be told from one that
-    // stayed: then there is no unfinished work, only data that we do not know.
+    // Without the kernel's count a disk that left and came back looks like one that stayed.
     (formatting.disk == moment(disk) && disk.sequence.is_some()).then_some(formatting)
 }
 
@@ -388,21 +313,6 @@ pub(crate) fn file_system_uuid(id: &VolumeId) -> String {
     }
     let hash = text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
     uuid::Builder::from_custom_bytes(hash.to_be_bytes()).into_uuid().to_string()
-}
-
-/// Whether a file system can be mounted as it is: there is no unfinished format of ours, or it
-/// came to its end after all, or it is another one.
-pub(crate) fn finished(found: &FileSystem, unfinished: Option<&Formatting>) -> bool {
-    match (found.maker, unfinished) {
-        (Maker::Unfinished, _) => false,
-        (Maker::Finished, _) | (Maker::Unknown, None) => true,
-        (Maker::Unknown, Some(plan)) => plan.uuid != found.uuid,
-    }
-}
-
-/// The disk was written to after it was found blank.
-fn changed(volume: &Volume, disk: &Device, what: &str) -> Error {
-    not_ours(volume, disk, &format!("{what}, which was not there a moment ago"))
 }
 
 /// The refusal to format, with the way out.

@@ -225,12 +225,6 @@ impl Staging<'_> {
                 options.mount_options.check(kind)?;
                 return self.formatter.format_blank(volume, disk, kind, &options.mkfs_options);
             }
-            DiskHolds::Unfinished(_) if options.untouched => {
-                return Err(not_ours(volume, disk, "a format that was not finished"));
-            }
-            DiskHolds::Unfinished(plan) => {
-                return self.formatter.format_again(volume, disk, &plan, &options.mkfs_options);
-            }
         };
         if let Some(wished) = wished
             && !wished.accepts(found.kind)

@@ -49,17 +49,11 @@ pub(super) fn verdict(disk: &File, device: &Device, deadline: Deadline) -> Resul
         }
         done += batch.len();
     }
-    let found = at_random(size, deadline, |batch| first_data(&mut reader, batch))?;
-    Ok(found.unwrap_or(Contents::Blank))
+    at_random(&mut reader, size, deadline)
 }
 
-/// Looks at random places, for as long as a few rounds of them may take; the first thing that is
-/// found there.
-pub(super) fn at_random<T>(
-    size: u64,
-    deadline: Deadline,
-    mut look: impl FnMut(&[Extent]) -> Result<Option<T>>,
-) -> Result<Option<T>> {
+/// Looks at random places, for as long as a few rounds of them may take.
+fn at_random(reader: &mut PlaceReader<'_>, size: u64, deadline: Deadline) -> Result<Contents> {
     let until = deadline.at_most(RANDOM);
     for _ in 0..ROUNDS {
         failpoints::effect("filesystems.read").map_err(unread)?;
@@ -67,14 +61,14 @@ pub(super) fn at_random<T>(
         let round: Vec<Extent> = blank::random(size, &dice).collect();
         for batch in round.chunks(PlaceReader::at_once(&round)) {
             if until.over() {
-                return Ok(None);
+                return Ok(Contents::Blank);
             }
-            if let found @ Some(_) = look(batch)? {
-                return Ok(found);
+            if let Some(data) = first_data(reader, batch)? {
+                return Ok(data);
             }
         }
     }
-    Ok(None)
+    Ok(Contents::Blank)
 }
 
 /// The first of these places that holds another byte than zero, in words.

@@ -38,7 +38,7 @@ pub(super) fn make(
     run(plan, &node.path().to_string_lossy(), deadline)
 }
 
-/// Makes the same file system, to its end, in a file as long as the disk.
+/// Makes the file system in a file.
 pub(super) fn make_copy(file: &File, plan: &NewFileSystem, deadline: Deadline) -> Result<()> {
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     run(plan, &path, deadline)
@@ -51,8 +51,7 @@ fn run(plan: &NewFileSystem, path: &str, deadline: Deadline) -> Result<()> {
     let outcome = loop {
         let all = words.all(path)?;
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
-        let now = [(NOW, plan.at.to_string())];
-        let outcome = tool::launch_on_disk(&program, &all, &now, deadline)?;
+        let outcome = tool::launch_on_disk(&program, &all, deadline)?;
         if !words.leave_out(outcome.status, &outcome.text) {
             break outcome;
         }
@@ -83,8 +82,8 @@ impl MkfsWords {
     fn all(&self, path: &str) -> Result<Vec<String>> {
         let mut all = fixed(&self.plan)?;
         all.extend(self.cautious.iter().map(|word| (*word).to_owned()));
-        all.extend(wished(&self.plan)?);
-        if self.plan.again {
+        all.extend(self.plan.options.words(self.plan.kind)?.to_vec());
+        if self.plan.force {
             all.push(match self.plan.kind {
                 FsType::Ext3 | FsType::Ext4 => "-F".to_owned(),
                 FsType::Xfs | FsType::Btrfs => "-f".to_owned(),
@@ -96,40 +95,11 @@ impl MkfsWords {
 
     /// Leaves out what a mkfs that failed says that it does not know: then it has written nothing, and is tried again.
     fn leave_out(&mut self, status: Option<i32>, text: &str) -> bool {
-        if status == Some(0) {
-            return false;
-        }
         // One that does not know a feature does not make it either.
-        if text.contains("unknown option") && !self.cautious.is_empty() {
-            self.cautious.clear();
-            return true;
-        }
-        text.contains(SEED) && self.plan.seed.take().is_some()
+        status != Some(0)
+            && text.contains("unknown option")
+            && !std::mem::take(&mut self.cautious).is_empty()
     }
-}
-
-/// What mke2fs takes for its random number, and for now.
-const SEED: &str = "hash_seed";
-const NOW: &str = "E2FSPROGS_FAKE_TIME";
-
-fn with_seed(plan: &NewFileSystem, extended: &str) -> String {
-    match &plan.seed {
-        Some(seed) => format!("{extended},{SEED}={seed}"),
-        None => extended.to_owned(),
-    }
-}
-
-/// What the volume's owner wishes; the random number of an ext is told all the same, and no other has that option.
-fn wished(plan: &NewFileSystem) -> Result<Vec<String>> {
-    let mut words = plan.options.words(plan.kind)?.to_vec();
-    let mut is_extended = false;
-    for word in &mut words {
-        if is_extended {
-            *word = with_seed(plan, word);
-        }
-        is_extended = word == "-E";
-    }
-    Ok(words)
 }
 
 fn fixed(plan: &NewFileSystem) -> Result<Vec<String>> {
@@ -141,7 +111,7 @@ fn fixed(plan: &NewFileSystem) -> Result<Vec<String>> {
         FsType::Xfs => vec!["-q", "-K", "-m"],
         FsType::Btrfs => vec!["-q", "-K", "-U", &plan.uuid],
     };
-    let (uuid, extended) = (format!("uuid={}", plan.uuid), with_seed(plan, EXT_EXTENDED));
+    let uuid = format!("uuid={}", plan.uuid);
     match plan.kind {
         FsType::Ext3 | FsType::Ext4 => {
             // No blocks are kept for root: a volume has one user.
@@ -149,7 +119,7 @@ fn fixed(plan: &NewFileSystem) -> Result<Vec<String>> {
                 all.extend(["-m", "0"]);
             }
             if !has("-E") {
-                all.extend(["-E", &extended]);
+                all.extend(["-E", EXT_EXTENDED]);
             }
         }
         FsType::Xfs => all.push(&uuid),
@@ -192,10 +162,9 @@ mod tests {
 
     const UUID: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";
 
-    fn new(kind: FsType, options: &str, seed: Option<&str>) -> NewFileSystem {
+    fn new(kind: FsType, options: &str) -> NewFileSystem {
         let options = MkfsOptions::parse(options).unwrap();
-        let (uuid, seed) = (UUID.to_owned(), seed.map(str::to_owned));
-        NewFileSystem { kind, uuid, again: false, options, seed, at: 0 }
+        NewFileSystem { kind, uuid: UUID.to_owned(), force: false, options }
     }
 
     fn told(words: &MkfsWords) -> String {
@@ -206,43 +175,31 @@ mod tests {
     fn each_mkfs_gets_what_is_fixed_then_what_is_wished_then_the_disk() {
         let words =
             |plan: NewFileSystem| told(&MkfsWords { plan, cautious: vec!["-i", "young=0"] });
-        let ext = |options| words(new(FsType::Ext4, options, Some("5eed")));
-        assert_eq!(
-            ext(""),
-            format!("-q -U {UUID} -m 0 -E {EXT_EXTENDED},hash_seed=5eed -i young=0 /disk")
-        );
+        let ext = |options| words(new(FsType::Ext4, options));
+        assert_eq!(ext(""), format!("-q -U {UUID} -m 0 -E {EXT_EXTENDED} -i young=0 /disk"));
         assert_eq!(
             ext("-m 1 -E stride=4"),
-            format!("-q -U {UUID} -i young=0 -m 1 -E stride=4,hash_seed=5eed /disk")
+            format!("-q -U {UUID} -i young=0 -m 1 -E stride=4 /disk")
         );
-        let again = NewFileSystem { again: true, ..new(FsType::Ext3, "-b 4096", None) };
+        let forced = NewFileSystem { force: true, ..new(FsType::Ext3, "-b 4096") };
         let last = format!("-q -U {UUID} -m 0 -E {EXT_EXTENDED} -i young=0 -b 4096 -F /disk");
-        assert_eq!(words(again), last);
-        let xfs = NewFileSystem { again: true, ..new(FsType::Xfs, "", Some("5eed")) };
+        assert_eq!(words(forced), last);
+        let xfs = NewFileSystem { force: true, ..new(FsType::Xfs, "") };
         assert_eq!(words(xfs), format!("-q -K -m uuid={UUID} -i young=0 -f /disk"));
-        let btrfs = new(FsType::Btrfs, "", Some("5eed"));
+        let btrfs = new(FsType::Btrfs, "");
         assert_eq!(words(btrfs), format!("-q -K -U {UUID} -i young=0 /disk"));
     }
 
     #[test]
     fn only_what_a_mkfs_that_failed_does_not_know_is_left_out() {
-        let words = |cautious: &[&'static str], seed| MkfsWords {
-            plan: new(FsType::Xfs, "", seed),
-            cautious: cautious.to_vec(),
-        };
+        let cautious = vec!["-i", "exchange=0"];
+        let mut xfs = MkfsWords { plan: new(FsType::Xfs, ""), cautious };
         let unknown = "unknown option -i exchange=0";
-        let mut xfs = words(&["-i", "exchange=0"], None);
         assert!(!xfs.leave_out(Some(0), unknown));
         assert!(!xfs.leave_out(Some(1), "cannot open /disk"));
         assert_eq!(xfs.cautious.len(), 2);
         assert!(xfs.leave_out(Some(1), unknown) && xfs.cautious.is_empty());
         assert!(!xfs.leave_out(Some(1), unknown), "once");
-        let mut ext = words(&[], Some("5eed"));
-        let bad = "Bad option(s) specified: hash_seed";
-        assert!(!ext.leave_out(Some(0), bad) && !ext.leave_out(None, "killed"));
-        assert!(ext.plan.seed.is_some());
-        assert!(ext.leave_out(Some(1), bad) && ext.plan.seed.is_none());
-        assert!(!ext.leave_out(Some(1), bad), "once");
     }
 
     #[test]
@@ -252,7 +209,7 @@ mod tests {
         assert!(kernel_version().is_some_and(|version| version > (2, 6)));
         let young = for_old_kernels(Some((5, 19)));
         assert!(!young.contains(&"nrext64=0") && young.contains(&"exchange=0"), "of that very one");
-        let of = |kind| MkfsWords::of(&new(kind, "", None), Some((6, 1))).cautious;
+        let of = |kind| MkfsWords::of(&new(kind, ""), Some((6, 1))).cautious;
         assert_eq!((of(FsType::Xfs), of(FsType::Ext4)), (vec!["-i", "exchange=0"], vec![]));
     }
 }

@@ -4,7 +4,6 @@
 mod blank;
 mod check;
 mod grow;
-mod leftover;
 mod make;
 mod place_reader;
 mod rehearsal;
@@ -69,17 +68,8 @@ impl FileSystems for KernelFileSystems {
         };
         let node = Node::labelled(id, device)?;
         let path = node.path().to_string_lossy();
-        tool::launch_on_disk(&blkid, &["-p", "-o", "export", &path], &[], deadline)
+        tool::launch_on_disk(&blkid, &["-p", "-o", "export", &path], deadline)
             .map(|outcome| told_by_blkid(&outcome))
-    }
-
-    fn stranger(
-        &self,
-        device: &Device,
-        plan: &NewFileSystem,
-        deadline: Deadline,
-    ) -> Result<Option<String>> {
-        leftover::stranger(device, plan, deadline)
     }
 
     fn rehearse(

@@ -24,7 +24,9 @@ pub(super) fn rehearse(
     let file = files::in_memory("mkfs").map_err(failed)?;
     let size = size.min(LARGEST);
     file.set_len(size).map_err(failed)?;
-    if let Err(error) = make::make_copy(&file, plan, deadline) {
+    // Of a file mkfs asks whether it is meant.
+    let plan = NewFileSystem { force: true, ..plan.clone() };
+    if let Err(error) = make::make_copy(&file, &plan, deadline) {
         // It may be an option that fits a larger disk alone; the same mkfs on the disk tells.
         tracing::debug!(%error, "mkfs was not tried in memory");
         return Ok(None);

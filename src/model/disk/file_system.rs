@@ -66,8 +66,8 @@ pub struct FileSystem {
     pub wants_check: bool,
     /// Whether it asks for a panic of the whole machine after an error.
     pub asks_for_panic: bool,
-    /// How far its maker came.
-    pub maker: Maker,
+    /// Whether its mkfs marked it as unfinished: xfs has such a mark.
+    pub is_unfinished: bool,
 }
 
 #[cfg(any(test, feature = "test-values"))]
@@ -82,18 +82,7 @@ impl FileSystem {
             mounts: None,
             wants_check: false,
             asks_for_panic: false,
-            maker: Maker::Finished,
+            is_unfinished: false,
         }
     }
-}
-
-/// How far the program came that made a file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Maker {
-    /// It was stopped: xfs marks that itself.
-    Unfinished,
-    /// It may have been stopped: ext has no mark, and was never mounted since.
-    Unknown,
-    /// It came to its end.
-    Finished,
 }

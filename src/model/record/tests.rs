@@ -31,6 +31,20 @@ fn a_newer_record_is_read_and_its_keys_survive() {
     assert_eq!(again["format"], 9);
 }
 
+#[test]
+fn an_earlier_version_reads_which_format_was_begun() {
+    let disk = DiskMoment::of_a_test(1, "boot");
+    let (fs_type, uuid) = ("ext4".to_owned(), "u".to_owned());
+    let formatting = Formatting { disk: disk.clone(), fs_type, uuid };
+    let keys = serde_json::json!({ "disk": disk, "fs_type": "ext4", "uuid": "u" });
+    assert_eq!(serde_json::to_value(&formatting).unwrap(), keys);
+    let mut earlier = keys;
+    for (key, value) in [("options", "-m 1".into()), ("seed", "5eed".into()), ("at", 7.into())] {
+        earlier[key] = value;
+    }
+    assert_eq!(serde_json::from_value::<Formatting>(earlier).unwrap(), formatting);
+}
+
 /// Without `float_roundtrip` the reader is quick, and one digit off.
 #[test]
 fn a_number_under_an_unknown_key_is_written_as_it_was() {

@@ -681,10 +681,10 @@ fn notes(facts: &VolumeFacts) -> Vec<String> {
         notes.push(told_of_map(map));
     }
     if facts.record.is_formatting {
-        notes.push(
-            "a format of it was begun and not finished: the next mount of its disk goes on"
-                .to_owned(),
-        );
+        notes.push(format!(
+            "mkfs was started on its disk and did not finish; if the next mount is refused: disk format {}",
+            name_of(facts)
+        ));
     }
     notes
 }

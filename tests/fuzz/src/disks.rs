@@ -2,10 +2,7 @@
 //! place of a large one.
 
 use incloud_disk::model::cloud::iso9660;
-use incloud_disk::model::disk::contents::leftover::{
-    FirstInodes, stranger_by_copy, stranger_by_marks,
-};
-use incloud_disk::model::disk::contents::{Contents, FsType, Read, ReadSample, judge, places};
+use incloud_disk::model::disk::contents::{Contents, Read, ReadSample, judge, places};
 use incloud_disk::model::disk::journal::log_walk::{JOURNAL_SUPERBLOCK, JournalSuperblock, LogWalk};
 use incloud_disk::model::disk::journal::one_moment::Sameness;
 use incloud_disk::model::disk::journal::place::{
@@ -80,33 +77,6 @@ pub fn disk(bytes: &[u8]) {
     assert_eq!(contents == Contents::Blank, is_zero, "{contents:?}");
     if let Contents::FileSystem(found) = &contents {
         assert!(!format!("{found:?}").contains('\n'));
-    }
-}
-
-pub fn leftover(bytes: &[u8]) {
-    let Some(disk) = PatchedDisk::of(bytes) else { return };
-    let head = disk.read(0, usize::try_from(disk.size.min(68 * 1024)).unwrap());
-    if let Some(inodes) = FirstInodes::of(&head) {
-        let finished = vec![0_u8; head.len()];
-        if let Some(at) = stranger_by_copy((0, &head), &finished, inodes) {
-            assert_ne!(head[usize::try_from(at).unwrap()], 0);
-        }
-    }
-    let uuid: [u8; 16] = *b"the same for all";
-    for kind in [FsType::Xfs, FsType::Btrfs] {
-        let mut read = |at: u64, length: usize| {
-            let fits = at.checked_add(length as u64).is_some_and(|end| end <= disk.size);
-            assert!(length <= 1 << 20, "{length} bytes at once");
-            if fits {
-                Ok(disk.read(at, length))
-            } else {
-                Err(incloud_disk::model::error::Error::bad_call("behind the end"))
-            }
-        };
-        let found = stranger_by_marks(kind, &uuid, (0, &head), disk.size, &mut read);
-        if let Ok(Some(at)) = found {
-            assert!(at < head.len() as u64 && head[usize::try_from(at).unwrap()] != 0);
-        }
     }
 }
 

@@ -32,7 +32,6 @@ const TARGETS: &[(&str, Target)] = &[
     ("uevent", kernel::uevent),
     ("sysfs", kernel::sysfs),
     ("disk", disks::disk),
-    ("leftover", disks::leftover),
     ("journal", disks::journal),
     ("xfs-log", disks::xfs_log),
     ("config-drive", disks::config_drive),

@@ -750,6 +750,9 @@ fn killed(scene: &mut Scene<'_>) -> Outcome {
         "rm /etc/udev/rules.d/90-incloud-disk.rules; udevadm control --reload; systemctl stop incloud-disk-heal.timer",
     )?;
     let data = scene.volume("data")?;
+    // An interrupted first mkfs would need a person.
+    scene.up(&data, POD, "")?;
+    scene.down(&data, &[POD])?;
     scene.attach(&data)?;
     let device = scene.wait(&data, "")?;
     let mut kills = 0;

@@ -34,45 +34,20 @@ fn disk(sequence: Option<u64>) -> Device {
 }
 
 fn formatting(disk: &Device) -> Formatting {
-    Formatting {
-        disk: moment(disk),
-        fs_type: "ext4".to_owned(),
-        uuid: "of-the-plan".to_owned(),
-        by_person: false,
-        options: String::new(),
-        seed: None,
-        at: 0,
-    }
+    Formatting { disk: moment(disk), fs_type: "ext4".to_owned(), uuid: its_uuid() }
 }
 
 #[test]
-fn only_the_same_plugging_in_of_a_disk_has_an_unfinished_format() {
+fn only_the_same_plug_in_of_a_disk_has_an_interrupted_format() {
     let (here, other, uncounted) = (disk(Some(7)), disk(Some(8)), disk(None));
     let id = VolumeId::parse("v-1").unwrap();
     let of = |formatting| VolumeRecord { formatting, ..VolumeRecord::new(id.clone()) };
     let record = of(Some(formatting(&here)));
-    assert_eq!(unfinished_on(&record, &here), record.formatting.as_ref());
-    assert_eq!(unfinished_on(&record, &other), None);
-    assert_eq!(unfinished_on(&of(None), &here), None);
+    assert_eq!(interrupted_on(&record, &here), record.formatting.as_ref());
+    assert_eq!(interrupted_on(&record, &other), None);
+    assert_eq!(interrupted_on(&of(None), &here), None);
     let record = of(Some(formatting(&uncounted)));
-    assert_eq!(unfinished_on(&record, &uncounted), None, "another disk may be there");
-}
-
-#[test]
-fn a_file_system_is_finished_unless_it_may_be_the_one_that_was_being_made() {
-    let plan = formatting(&disk(Some(7)));
-    for (maker, uuid, without, with) in [
-        (Maker::Finished, "of-the-plan", true, true),
-        (Maker::Finished, "other", true, true),
-        (Maker::Unknown, "of-the-plan", true, false),
-        (Maker::Unknown, "other", true, true),
-        (Maker::Unfinished, "of-the-plan", false, false),
-        (Maker::Unfinished, "other", false, false),
-    ] {
-        let found = FileSystem { maker, ..FileSystem::of_a_test(uuid, SIZE) };
-        let is_finished = [None, Some(&plan)].map(|plan| finished(&found, plan));
-        assert_eq!(is_finished, [without, with], "{maker:?}, {uuid}");
-    }
+    assert_eq!(interrupted_on(&record, &uncounted), None, "another disk may be there");
 }
 
 const SIZE: u64 = 1 << 30;
@@ -81,8 +56,8 @@ fn volume() -> Volume {
     Volume::new(VolumeId::parse("v-1").unwrap(), None)
 }
 
-fn ext4(uuid: &str, maker: Maker) -> Contents {
-    Contents::FileSystem(FileSystem { maker, ..FileSystem::of_a_test(uuid, SIZE) })
+fn ext4(uuid: &str, is_unfinished: bool) -> Contents {
+    Contents::FileSystem(FileSystem { is_unfinished, ..FileSystem::of_a_test(uuid, SIZE) })
 }
 
 fn its_uuid() -> String {
@@ -93,7 +68,7 @@ fn its_uuid() -> String {
 fn with<T>(
     file_systems: FakeFileSystems,
     devices: FakeDevices,
-    begun: Option<&str>,
+    begun: bool,
     work: impl FnOnce(&Driver<'_>, &Device) -> T,
 ) -> T {
     let cloud = FakeCloud::default().with("v-1", SIZE, &["here"]);
@@ -102,10 +77,8 @@ fn with<T>(
     let limit = Duration::from_millis(200);
     let made_up = MadeUp { file_systems, limit, ..MadeUp::with(&cloud, &devices) };
     made_up.drive(|driver| {
-        let uuid = its_uuid();
-        if let Some(options) = begun {
-            let plan = Formatting { uuid, options: options.to_owned(), ..formatting(&disk) };
-            let note = |record: &mut VolumeRecord| record.formatting = Some(plan);
+        if begun {
+            let note = |record: &mut VolumeRecord| record.formatting = Some(formatting(&disk));
             driver.ports.records.update(&volume().id, note).unwrap();
         }
         work(driver, &disk)
@@ -116,84 +89,96 @@ fn holds(now: Contents) -> FakeFileSystems {
     FakeFileSystems { holds: Some(now).into(), ..FakeFileSystems::default() }
 }
 
-/// What a disk is judged to hold where a format was begun, and something wrote to it since.
-fn found(now: Contents, stranger: Option<&str>, begun: bool) -> String {
-    let file_systems = FakeFileSystems { stranger: stranger.map(str::to_owned), ..holds(now) };
+/// What a disk is judged to hold.
+fn found(now: Contents, begun: bool) -> String {
     let judged = |driver: &Driver<'_>, disk: &Device| driver.formatter.found_on(&volume(), disk);
-    match with(file_systems, FakeDevices::default(), begun.then_some(""), judged).unwrap() {
+    match with(holds(now), FakeDevices::default(), begun, judged).unwrap() {
         DiskHolds::FileSystem(found) => format!("file system {}", found.uuid),
         DiskHolds::Blank => "blank".to_owned(),
-        DiskHolds::Unfinished(_) => "unfinished".to_owned(),
         DiskHolds::NotOurs(what) => what,
     }
 }
 
 #[test]
-fn what_a_disk_holds_is_judged_by_what_was_begun_there_and_by_what_stands_beside_it() {
-    let (of_us, other) = (its_uuid(), "other".to_owned());
-    let foreign = || Contents::Foreign("a LUKS header".to_owned());
-    let at = "unknown data at offset 7";
-    let strange = Some(at);
-    assert_eq!(found(Contents::Blank, None, false), "blank");
-    assert_eq!(found(Contents::Blank, strange, true), "unfinished");
-    assert_eq!(found(foreign(), None, false), "a LUKS header");
-    assert_eq!(found(foreign(), None, true), "unfinished", "all of it is of that mkfs");
-    assert_eq!(found(foreign(), strange, true), "a LUKS header");
-    assert_eq!(found(Contents::Unknown("bytes".to_owned()), strange, true), at);
-    let ext = |uuid: &String, maker| ext4(uuid, maker);
-    let told = format!("file system {of_us}");
-    assert_eq!(found(ext(&of_us, Maker::Finished), strange, true), told);
-    assert_eq!(found(ext(&of_us, Maker::Unknown), None, true), "unfinished");
-    assert_eq!(found(ext(&of_us, Maker::Unknown), strange, true), told, "it came to its end");
-    assert_eq!(found(ext(&of_us, Maker::Unfinished), strange, true), at);
-    assert_eq!(found(ext(&other, Maker::Unknown), strange, true), "file system other");
-    assert_eq!(
-        found(ext(&other, Maker::Unfinished), None, false),
-        "an unfinished ext4 that this machine did not begin"
-    );
+fn nothing_but_a_blank_disk_is_formatted_whatever_was_begun_there() {
+    let luks = || Contents::Foreign("a LUKS header".to_owned());
+    let unknown = || Contents::Unknown("unknown data".to_owned());
+    for begun in [false, true] {
+        let since = "; mkfs.ext4 was interrupted on it, or something has written to it since";
+        let told = |what: &str| what.to_owned() + if begun { since } else { "" };
+        assert_eq!(found(Contents::Blank, begun), "blank");
+        assert_eq!(found(luks(), begun), told("a LUKS header"));
+        assert_eq!(found(unknown(), begun), told("unknown data"));
+        assert_eq!(found(ext4("u", true), begun), told("an unfinished ext4 (UUID u)"));
+        for uuid in [&its_uuid(), "other"] {
+            assert_eq!(found(ext4(uuid, false), begun), format!("file system {uuid}"));
+        }
+    }
 }
 
-/// What comes of a format of a blank disk that holds this then, and what is remembered of it.
-fn formatted(then: Option<Contents>) -> (Result<FileSystem>, Option<Formatting>) {
-    let file_systems = FakeFileSystems { then_holds: then.into(), ..holds(Contents::Blank) };
-    with(file_systems, FakeDevices::default(), Some("-m 1"), |driver, disk| {
-        let records = driver.ports.records;
-        let plan = records.load(&volume().id).formatting.unwrap();
-        let options = MkfsOptions::parse("-m 2").unwrap();
-        let came = driver.formatter.format(&volume(), disk, &plan, &options);
-        (came, records.load(&volume().id).formatting)
+#[test]
+fn a_disk_is_judged_when_the_mkfs_that_was_interrupted_there_is_gone() {
+    for (begun, left) in [(false, 3), (true, 0)] {
+        let devices = FakeDevices { used: 3.into(), ..FakeDevices::default() };
+        with(holds(Contents::Blank), devices, begun, |driver, disk| {
+            driver.formatter.found_on(&volume(), disk).unwrap();
+            let mut tries = 0;
+            while !driver.formatter.disks.is_free(disk).unwrap() {
+                tries += 1;
+            }
+            assert_eq!(tries, left, "{begun}");
+        });
+    }
+}
+
+/// What comes of a format of a disk that holds this, and that then; and whether it is remembered as begun.
+fn formatted(now: Contents, then: Option<Contents>, force: bool) -> (Result<FileSystem>, bool) {
+    let file_systems = FakeFileSystems { then_holds: then.into(), ..holds(now) };
+    with(file_systems, FakeDevices::default(), force, |driver, disk| {
+        let (id, options) = (volume().id, MkfsOptions::default());
+        let new = NewFileSystem { force, ..new_file_system(&id, FsType::Ext4, &options) };
+        let came = driver.formatter.format(&volume(), disk, &new);
+        (came, driver.ports.records.load(&id).formatting.is_some())
     })
 }
 
 #[test]
 fn a_format_has_ended_when_its_file_system_is_there() {
-    let (came, remembered) = formatted(Some(ext4(&its_uuid(), Maker::Finished)));
-    assert_eq!((came.unwrap().uuid, remembered), (its_uuid(), None));
+    let made = || Some(ext4(&its_uuid(), false));
+    let (came, is_begun) = formatted(Contents::Blank, made(), false);
+    assert_eq!((came.unwrap().uuid, is_begun), (its_uuid(), false));
     for other in [
-        ext4("other", Maker::Finished),
-        ext4(&its_uuid(), Maker::Unfinished),
+        ext4("other", false),
+        ext4(&its_uuid(), true),
         Contents::Blank,
         Contents::Foreign("a partition table".to_owned()),
     ] {
-        let (came, remembered) = formatted(Some(other));
+        let (came, is_begun) = formatted(Contents::Blank, Some(other), false);
         let error = came.unwrap_err();
         assert!(error.cause.starts_with("mkfs.ext4 reported success, but vdb holds"), "{error}");
-        assert!(remembered.is_some(), "the next try goes on");
+        assert!(is_begun, "it is told what was begun");
     }
-    let (came, remembered) = formatted(None);
-    assert_eq!(came.unwrap_err().kind, Kind::Host);
-    assert_eq!(
-        remembered.map(|plan| plan.options),
-        Some("-m 2".to_owned()),
-        "as it was begun last"
-    );
+    let (came, is_begun) = formatted(Contents::Blank, None, false);
+    assert_eq!((came.unwrap_err().kind, is_begun), (Kind::Host, true));
+}
+
+#[test]
+fn what_is_no_longer_blank_is_formatted_for_a_person_alone() {
+    let data = || Contents::Unknown("unknown data".to_owned());
+    let made = || Some(ext4(&its_uuid(), false));
+    let (came, is_begun) = formatted(data(), made(), false);
+    let error = came.unwrap_err();
+    assert_eq!(error.cause, "vdb holds unknown data, which was not there a moment ago");
+    assert!(!is_begun, "nothing was begun");
+    let (came, is_begun) = formatted(data(), made(), true);
+    assert_eq!((came.unwrap().uuid, is_begun), (its_uuid(), false));
 }
 
 #[test]
 fn a_disk_that_a_killed_mkfs_has_open_still_is_waited_for_and_one_that_stays_in_use_is_refused() {
     let wait = |used: u32| {
         let devices = FakeDevices { used: used.into(), ..FakeDevices::default() };
-        with(FakeFileSystems::default(), devices, None, |driver, disk| {
+        with(FakeFileSystems::default(), devices, false, |driver, disk| {
             driver.formatter.wait_free(disk)
         })
     };

@@ -3,7 +3,7 @@
 use super::bytes::{le64, uuid_text};
 use super::samples::{Contents, Read};
 use super::signatures;
-use crate::disk::file_system::{FileSystem, FsType, Maker};
+use crate::disk::file_system::{FileSystem, FsType};
 
 const OFFSET: u64 = 0x1_0000;
 
@@ -21,8 +21,8 @@ pub(in crate::disk::contents) fn recognise(read: &Read<'_>) -> Option<Contents> 
         size: le64(sb, 0x70),
         mounts: None,
         wants_check: false,
-        // mkfs.btrfs writes its magic last: with another one in its place until all is there.
         asks_for_panic: false,
-        maker: Maker::Finished,
+        // mkfs.btrfs writes its magic last: with another one in its place until all is there.
+        is_unfinished: false,
     }))
 }

@@ -2,7 +2,7 @@
 
 use super::bytes::{le16, le32, uuid_text};
 use super::samples::Contents;
-use crate::disk::file_system::{FileSystem, FsType, Maker};
+use crate::disk::file_system::{FileSystem, FsType};
 use crate::mount::mount_options::MountOptions;
 
 const INCOMPAT_64BIT: u32 = 0x80;
@@ -60,7 +60,8 @@ pub(in crate::disk::contents) fn recognise(head: &[u8]) -> Option<Contents> {
         mounts: Some(le16(sb, 0x34)),
         wants_check: state & STATE_CLEAN == 0 || state & STATE_ERRORS != 0,
         asks_for_panic: le16(sb, 0x3c) == ERRORS_PANIC,
-        maker: if le32(sb, 0x2c) == 0 { Maker::Unknown } else { Maker::Finished },
+        // mke2fs writes the superblock last.
+        is_unfinished: false,
     }))
 }
 
@@ -91,13 +92,12 @@ fn forbidden(sb: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// An ext4 with a journal, finished and clean, of 1,000 blocks of 4 KiB; and what is different in it.
+    /// An ext4 with a journal, and clean, of 1,000 blocks of 4 KiB; and what is different in it.
     fn disk(changes: &[(usize, &[u8])]) -> Vec<u8> {
         let mut disk = vec![0; 4096];
-        let usual: [(usize, &[u8]); 8] = [
+        let usual: [(usize, &[u8]); 7] = [
             (0x4, &1000_u32.to_le_bytes()),
             (0x18, &2_u32.to_le_bytes()),
-            (0x2c, &1_u32.to_le_bytes()),
             (0x34, &7_u16.to_le_bytes()),
             (0x38, &[0x53, 0xef]),
             (0x3a, &STATE_CLEAN.to_le_bytes()),
@@ -128,7 +128,6 @@ mod tests {
     fn a_superblock_says_which_kind_it_is_and_how_large() {
         let usual = file_system(&[]);
         assert_eq!((usual.kind, usual.size, usual.mounts), (FsType::Ext4, 4_096_000, Some(7)));
-        assert_eq!(usual.maker, Maker::Finished);
         // Any one mark of ext4 is enough, of either set.
         let none: (usize, &[u8]) = (0x60, &[0; 4]);
         assert_eq!(file_system(&[(0x60, &0x200_u32.to_le_bytes())]).kind, FsType::Ext4);
@@ -151,7 +150,6 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 4, 5].map(state), [true, false, true, true, true, false]);
         assert!(!file_system(&[]).asks_for_panic);
         assert!(file_system(&[(0x3c, &[3, 0])]).asks_for_panic);
-        assert_eq!(file_system(&[(0x2c, &[0; 4])]).maker, Maker::Unknown);
     }
 
     #[test]

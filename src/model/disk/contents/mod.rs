@@ -7,17 +7,17 @@ pub mod blank;
 mod btrfs;
 mod bytes;
 mod ext;
-pub mod leftover;
 pub mod places;
 mod proofs;
 mod samples;
 mod signatures;
 mod xfs;
 
-pub use self::bytes::{first_not_zero, uuid_bytes, uuid_text};
+pub use self::bytes::uuid_text;
 pub use self::samples::{Contents, Read, ReadSample};
-pub use super::file_system::{FileSystem, FsType, Maker};
+pub use super::file_system::{FileSystem, FsType};
 
+use self::bytes::first_not_zero;
 use crate::hexadecimal::digits_of;
 
 /// Judges what was read.
@@ -136,10 +136,9 @@ mod tests {
             bytes[126] = in_progress;
             judge_head(bytes)
         };
-        assert!(matches!(xfs(1, 0), Contents::FileSystem(found) if found.maker == Maker::Finished));
+        assert!(matches!(xfs(1, 0), Contents::FileSystem(found) if !found.is_unfinished));
         assert!(matches!(xfs(0, 0), Contents::Foreign(text) if text.contains("another device")));
-        let unfinished = |found: &FileSystem| found.maker == Maker::Unfinished;
-        assert!(matches!(xfs(0, 1), Contents::FileSystem(found) if unfinished(&found)));
+        assert!(matches!(xfs(0, 1), Contents::FileSystem(found) if found.is_unfinished));
     }
 
     #[test]
@@ -190,7 +189,7 @@ mod tests {
         bytes[8..16].copy_from_slice(&100u64.to_be_bytes());
         bytes[126] = 1;
         let Contents::FileSystem(fs) = judge_head(bytes) else { panic!() };
-        assert_eq!((fs.kind, fs.size, fs.maker), (FsType::Xfs, 409_600, Maker::Unfinished));
+        assert_eq!((fs.kind, fs.size, fs.is_unfinished), (FsType::Xfs, 409_600, true));
     }
 
     proptest::proptest! {

@@ -1,6 +1,6 @@
 //! What was read of a disk, and what may be said of it.
 
-use crate::disk::file_system::{FileSystem, Maker};
+use crate::disk::file_system::FileSystem;
 use std::fmt;
 
 /// What stands on a disk.
@@ -12,8 +12,7 @@ pub enum Contents {
     FileSystem(FileSystem),
     /// Data of a known kind: never formatted, never mounted. The text says what.
     Foreign(String),
-    /// Bytes that are not known: not formatted either, except that a format of ours which was
-    /// killed leaves such bytes. The text says where.
+    /// Bytes that are not known: not formatted either. The text says where.
     Unknown(String),
 }
 
@@ -21,7 +20,7 @@ impl fmt::Display for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Blank => f.write_str("nothing"),
-            Self::FileSystem(FileSystem { kind, uuid, maker: Maker::Unfinished, .. }) => {
+            Self::FileSystem(FileSystem { kind, uuid, is_unfinished: true, .. }) => {
                 write!(f, "an unfinished {kind} (UUID {uuid})")
             }
             Self::FileSystem(FileSystem { kind, uuid, .. }) => write!(f, "{kind} (UUID {uuid})"),
