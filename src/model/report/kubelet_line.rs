@@ -35,6 +35,72 @@ pub enum Shows {
     Nothing,
 }
 
+impl KubeletLine {
+    /// The words without their place in kubelet's source; nothing for what is no line of klog.
+    #[must_use]
+    pub fn words(&self) -> Option<&str> {
+        self.process?;
+        Some(self.text.split_once("] ")?.1.trim_start_matches('"'))
+    }
+
+    /// Whether a pod was deleted through the API server.
+    #[must_use]
+    pub fn is_deletion(&self) -> bool {
+        let begins = ["SyncLoop (DELETE", "SyncLoop (REMOVE", "SyncLoop DELETE", "SyncLoop REMOVE"];
+        self.words().is_some_and(|words| begins.iter().any(|begin| words.starts_with(begin)))
+    }
+
+    /// The claim of a pod's volume that the API server did not answer for: `shop/data-orders-0`.
+    #[must_use]
+    pub fn unread_claim(&self) -> Option<&str> {
+        let words = self.words().filter(|words| words.starts_with("Error processing volume"))?;
+        let (claim, why) = words.split_once("error processing PVC ")?.1.split_once(": ")?;
+        let is_plain = |sign: u8| sign.is_ascii_alphanumeric() || b"-./".contains(&sign);
+        let is_name = claim.len() <= LONGEST_CLAIM && claim.bytes().all(is_plain);
+        (is_name && why.starts_with("failed to fetch PVC from API server")).then_some(claim)
+    }
+}
+
+/// A line's words without their place in kubelet's source, UIDs in brackets, addresses, and what else only
+/// kubelet needs.
+#[must_use]
+pub fn brief(text: &str) -> String {
+    let place = text.split_once("] ").filter(|(place, _)| place.contains(".go:"));
+    // As structured logs quote.
+    let mut text = place.map_or(text, |(_, words)| words).replace("\\\"", "\"");
+    for (begin, end, mark) in LEFT_OUT {
+        let mut parts = text.split(begin);
+        let mut left = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            match part.split_once(end) {
+                Some((_, rest)) => left += &[mark, rest].concat(),
+                None => left += &[begin, part].concat(),
+            }
+        }
+        text = left;
+    }
+    let mut parts = text.split('(');
+    let mut left = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((inner, rest)) if is_uid(inner) => left += rest,
+            _ => left += &["(", part].concat(),
+        }
+    }
+    left.trim_end().to_owned()
+}
+
+/// Whether this is a UID as Kubernetes writes one.
+#[must_use]
+pub fn is_uid(text: &str) -> bool {
+    let mut bytes = text.bytes().enumerate();
+    text.len() == 36
+        && bytes.all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
 /// systemd's units in which kubelet runs.
 pub const UNITS: [&str; 6] =
     ["kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "snap.microk8s.daemon-kubelite"];
@@ -83,6 +149,18 @@ const LONGEST_PREFIX: usize = 200;
 /// A moment without a year is no later than this after now: clocks differ.
 const AHEAD: Millis = 86_400_000;
 
+/// No claim has a longer name, with its namespace.
+const LONGEST_CLAIM: usize = 63 + 1 + 253;
+
+/// Parts of a line that say nothing to a reader: how each begins and ends, and what stands for it.
+const LEFT_OUT: [(&str, &str, &str); 5] = [
+    (" (UniqueName: \"", "\")", ""),
+    (" (UID: \"", "\")", ""),
+    (" %!(EXTRA ", ")", ""),
+    ("&{", "}", "&{…}"),
+    (" \"https://", "\"", " \"…\""),
+];
+
 /// A record of `journalctl --output=json`.
 #[derive(Debug, Deserialize)]
 struct Record {
@@ -125,15 +203,8 @@ pub fn of_file(line: &str, zone: Zone, now: Millis) -> Option<KubeletLine> {
         let at = moment(head.month, head.day, head.clock, zone, now)?;
         return Some(head.line(at));
     }
-    // Nov 29 22:20:18 node-a systemd[1]: Started kubelet: The Kubernetes Node Agent.
-    let (month, rest) = line.split_once(' ')?;
-    let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let month = months.find(month).filter(|place| month.len() == 3 && place % 3 == 0)? / 3 + 1;
-    let (day, rest) = rest.trim_start().split_once(' ')?;
-    let (clock, rest) = rest.split_once(' ')?;
-    let (_, rest) = rest.split_once(' ')?;
-    let text = rest.strip_prefix("systemd[1]: ")?;
-    let at = moment(&format!("{month:02}"), &format!("{day:0>2}"), clock, zone, now)?;
+    let (before, text) = line.split_once(" systemd[1]: ")?;
+    let at = of_syslog(before, zone, now)?;
     let lower = text.to_ascii_lowercase();
     let is_of_kubelet = NAMES.iter().any(|name| lower.contains(name));
     let shows = if is_of_kubelet { of_systemd(text) } else { Shows::Nothing };
@@ -217,6 +288,26 @@ impl<'a> Head<'a> {
             _ => Shows::Nothing,
         };
         KubeletLine { at, process: self.process, shows, text: self.text.to_owned() }
+    }
+}
+
+/// The moment before a host's name: `Nov 29 22:20:18 node-a`, or `2026-11-29T22:20:18.123456+01:00 node-a`.
+fn of_syslog(before: &str, zone: Zone, now: Millis) -> Option<Millis> {
+    let words: Vec<_> = before.split_whitespace().collect();
+    match words[..] {
+        [written, _] if written.contains('T') => {
+            // systemd writes +0100.
+            let (begin, minutes) = written.split_at_checked(written.len().checked_sub(2)?)?;
+            let has_colon = begin.ends_with([':', '.']) || written.ends_with('Z');
+            let colon = if has_colon { "" } else { ":" };
+            zone.since(&[begin, colon, minutes].concat(), now)
+        }
+        [month, day, clock, _] => {
+            let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
+            let month = months.find(month).filter(|at| month.len() == 3 && at % 3 == 0)? / 3 + 1;
+            moment(&format!("{month:02}"), &format!("{day:0>2}"), clock, zone, now)
+        }
+        _ => None,
     }
 }
 
@@ -319,6 +410,110 @@ mod tests {
             assert_eq!(line(&text).unwrap().1, shows, "{text}");
         }
         assert_eq!(line("Nov 29 22:20:18 node-a sshd[1]: Started kubelet"), None);
+        for moment in [
+            "Nov 29 22:20:18",
+            "2026-11-29T22:20:18+01:00",
+            "2026-11-29T21:20:18.000000+00:00",
+            "2026-11-29T22:20:18+0100",
+            "2026-11-29T21:20:18Z",
+        ] {
+            let read = line(&format!("{moment} node-a systemd[1]: Started Kubernetes Kubelet."));
+            assert_eq!(read.unwrap().0, "2026-11-29T21:20:18.000Z", "{moment}");
+        }
+        for moment in ["2hT", "T", "é", "2026-11-29T", "1T23456+01:00"] {
+            assert_eq!(line(&format!("{moment} node-a systemd[1]: Started kubelet")), None);
+        }
+    }
+
+    fn of_process(words: &str) -> KubeletLine {
+        of_file(&format!("I1129 22:20:18.123456    1234 {words}"), EAST, now()).unwrap()
+    }
+
+    /// As kubelet 1.20 and 1.36 write them. What a container printed is quoted behind other words.
+    #[test]
+    fn deletions_and_claims_are_read_where_kubelet_itself_says_so() {
+        for (words, own) in
+            [("a.go:1] x] y", Some("x] y")), ("a.go:1] \"x\" y", Some("x\" y")), ("no place", None)]
+        {
+            assert_eq!(of_process(words).words(), own);
+        }
+        for (words, is_one) in [
+            ("kubelet.go:1904] SyncLoop (DELETE, \"api\"): \"orders-0_shop(u)\"", true),
+            ("kubelet.go:1904] SyncLoop (REMOVE, \"api\"): \"orders-0_shop(u)\"", true),
+            ("kubelet.go:2453] \"SyncLoop DELETE\" source=\"api\" pods=[\"shop/orders-0\"]", true),
+            ("kubelet.go:1888] SyncLoop (ADD, \"api\"): \"orders-0_shop(u)\"", false),
+            ("prober.go:117] x failed: SyncLoop (DELETE, \"api\"): \"orders-0_shop(u)\"", false),
+        ] {
+            assert_eq!(of_process(words).is_deletion(), is_one, "{words}");
+        }
+        let failed = "failed to fetch PVC from API server: x";
+        for (words, claim) in [
+            (
+                format!(
+                    "a.go:1] Error processing volume \"d\" for pod \"p\": error processing PVC shop/data-0: {failed}"
+                ),
+                Some("shop/data-0"),
+            ),
+            (
+                format!(
+                    "a.go:1] \"Error processing volume\" err=\"error processing PVC shop/data-0: {failed}\" pod=\"shop/p\""
+                ),
+                Some("shop/data-0"),
+            ),
+            (
+                format!(
+                    "a.go:1] Error processing volume: error processing PVC a b\u{1b}: {failed}"
+                ),
+                None,
+            ),
+            (
+                format!(
+                    "a.go:1] Error processing volume: error processing PVC {}: {failed}",
+                    "a".repeat(999)
+                ),
+                None,
+            ),
+            (
+                format!(
+                    "a.go:1] said: Error processing volume: error processing PVC a/b: {failed}"
+                ),
+                None,
+            ),
+            (
+                "a.go:1] Error processing volume: error processing PVC a/b: not bound".to_owned(),
+                None,
+            ),
+        ] {
+            assert_eq!(of_process(&words).unread_claim(), claim, "{words}");
+        }
+        let other = of_journal(br#"{"MESSAGE":"a] SyncLoop (DELETE","__REALTIME_TIMESTAMP":"1"}"#);
+        assert!(!other.unwrap().is_deletion(), "no line of klog");
+    }
+
+    #[test]
+    fn what_only_kubelet_needs_is_left_out_of_its_words() {
+        const UID: &str = "4e51a3c2-7b1d-4f6e-9a08-5c3d2e1f0a9b";
+        for (words, left) in [
+            (
+                format!("a.go:1] operationExecutor.UnmountVolume started for volume \"pv\" (UniqueName: \"incloud/disk/pv\") pod \"{UID}\" (UID: \"{UID}\") "),
+                format!("operationExecutor.UnmountVolume started for volume \"pv\" pod \"{UID}\""),
+            ),
+            (
+                "a.go:1] DetachVolume.Detach succeeded for volume \"pv\" %!(EXTRA string=DetachVolume.Detach succeeded for volume \"pv\" (UniqueName: \"x\") on node \"n\" )".to_owned(),
+                "DetachVolume.Detach succeeded for volume \"pv\"".to_owned(),
+            ),
+            (
+                "a.go:1] update it: &{volumeName:x pod:0xc0 blockVolumeMapper:<nil>} now".to_owned(),
+                "update it: &{…} now".to_owned(),
+            ),
+            (
+                format!("a.go:1] \"Error\" err=\"Get \\\"https://10.0.0.1:6443/api/v1/x?y\\\": net/http: request canceled\" pod=\"p_shop({UID})\" x"),
+                "\"Error\" err=\"Get \"…\": net/http: request canceled\" pod=\"p_shop\" x".to_owned(),
+            ),
+            ("a (b) &{ (UID: \"x".to_owned(), "a (b) &{ (UID: \"x".to_owned()),
+        ] {
+            assert_eq!(brief(&words), left);
+        }
     }
 
     #[test]
@@ -349,7 +544,12 @@ mod tests {
             let _ = of_file(&text, EAST, 5);
             let _ = of_file(&format!("I1129 22:20:18.123456 {text}"), EAST, now());
             let _ = of_file(&format!("Nov 29 {text}"), EAST, now());
+            let _ = of_file(&format!("{text} node-a systemd[1]: x"), EAST, now());
             let _ = of_journal(text.as_bytes());
+            for begin in ["Error processing volume", "&{", "(UID: \""] {
+                let line = KubeletLine { at: 0, process: Some(1), shows: Shows::Nothing, text: format!("a] {begin}{text}") };
+                let _ = (line.unread_claim(), brief(&line.text));
+            }
         }
     }
 }
