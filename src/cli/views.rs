@@ -101,9 +101,9 @@ pub struct HistoryArguments {
     /// Only what happened since: 30m, 2h, 10:30, yesterday, or a moment (local)
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub since: Option<Millis>,
-    /// Show what this file has of kubelet's log (klog), in place of the journal
+    /// Take kubelet's log (klog) from this file, not the journal; repeatable
     #[arg(long, value_name = "FILE")]
-    pub kubelet_log: Option<PathBuf>,
+    pub kubelet_log: Vec<PathBuf>,
     /// Answer in JSON
     #[arg(long)]
     pub json: bool,
@@ -117,9 +117,9 @@ pub struct ReportArguments {
     /// What happened since: 30m, 10:30, yesterday, a moment (local); else a day
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub since: Option<Millis>,
-    /// Show what this file has of kubelet's log (klog), in place of the journal
+    /// Take kubelet's log (klog) from this file, not the journal; repeatable
     #[arg(long, value_name = "FILE")]
-    pub kubelet_log: Option<PathBuf>,
+    pub kubelet_log: Vec<PathBuf>,
     /// The file, which must not be there yet; - writes to stdout
     #[arg(long, value_name = "FILE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub out: Option<String>,
@@ -175,7 +175,8 @@ Rows:
   healing, note       what a heal moved, and which writes may be lost
   kernel              what the kernel's log says of the disk, for root: removal, errors
   kubelet             what kubelet's own log says at that time, in quotation marks: about the
-                      volume and its pods, its restarts, its failed requests to the API server
+                      volume and its pods, its restarts, its failed requests to the API server;
+                      the first sentence names a tear-down that followed a restart, and why
   now                 a tear-down that is refused at this moment
 
 Examples:
@@ -183,7 +184,8 @@ Examples:
   disk history --pod shop/orders-0 --since 2h
   disk history orders-0 --since 'last night'
   disk history --since '2026-11-21 03:50' --json
-  disk history orders-0 --kubelet-log /var/log/kubelet.log";
+  disk history orders-0 --kubelet-log /var/log/kubelet.log
+  disk history orders-0 --kubelet-log kubelet.INFO.1 --kubelet-log kubelet.INFO.2";
 
 const HOLDERS: &str = "\
 What holds it: mount (in its mount namespace), file, map (in its memory), folder (its working

@@ -1,16 +1,16 @@
 //! `disk history`: what became of a volume or a pod, as a story.
 
+use super::after_restart::is_tear_down;
 use super::journal::{self, LogQuery, Older, Story};
 use super::kernel_story;
 use super::kubelet_story::{self, KUBELET, KubeletStory};
 use super::naming::{self, NamesInTheLog};
-use super::terminal::{Paint, Stage, as_it_is, hanging};
+use super::terminal::{Paint, Stage, as_it_is, hanging, in_two_lines};
 use super::timeline::{Ending, Entry, KERNEL};
 use crate::app::FACES;
 use crate::cli::views::HistoryArguments;
 use crate::configuration::Config;
 use crate::host::clock::{self, LOCAL};
-use crate::host::kubelet_log::KubeletLog;
 use crate::host::machine::uptime;
 use crate::host::records::Records;
 use crate::model::error::Result;
@@ -29,6 +29,8 @@ struct History<'a> {
     entries: &'a [Entry],
     /// What an older driver wrote, in prose: not read, only shown.
     older: &'a [Older],
+    /// How many lines of the log cannot be read.
+    unreadable: usize,
     /// What kubelet's log says around the entries.
     kubelet: &'a KubeletStory,
 }
@@ -41,19 +43,21 @@ pub(super) fn run(
 ) -> Result<u8> {
     let NamesInTheLog { names, near } = names.unwrap_or_default();
     let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
-    let log = KubeletLog::of(arguments.kubelet_log.as_deref())?;
-    let Story { mut entries, pods, older } = of(config, names, arguments)?;
-    entries = kernel_story::with_rows(config, entries);
-    entries.retain(|entry| {
+    let logs = kubelet_story::logs(&arguments.kubelet_log)?;
+    let mut story = of(config, names, arguments)?;
+    story.entries = kernel_story::with_rows(config, story.entries);
+    story.entries.retain(|entry| {
         arguments.since.is_none_or(|since| entry.until.unwrap_or(entry.at) >= since)
     });
-    let kubelet = KubeletStory::of(&log, &entries, &pods);
+    let kubelet = KubeletStory::of(&logs, &story);
+    let Story { mut entries, older, unreadable, .. } = story;
     entries.extend(now_refused(&entries, &records));
     if arguments.json {
         stage.say_json(&History {
             format: 1,
             entries: &entries,
             older: &older,
+            unreadable,
             kubelet: &kubelet,
         })?;
     } else if entries.is_empty() && older.is_empty() {
@@ -63,7 +67,8 @@ pub(super) fn run(
     } else {
         let paint = stage.paint();
         let text = text(&kubelet.among(&entries), paint);
-        stage.say(&(as_written(&older, paint) + &text + &kubelet.closing(paint)));
+        let opening = kubelet.opening(paint) + &as_written(&older, paint);
+        stage.say(&(opening + &text + &not_read(unreadable, paint) + &kubelet.closing(paint)));
     }
     Ok(0)
 }
@@ -72,6 +77,14 @@ fn of(config: &Config, volume: BTreeSet<String>, arguments: &HistoryArguments) -
     let query =
         LogQuery { volume, pod: arguments.pod.clone(), since: arguments.since, with_older: true };
     journal::story(&config.paths, &query)
+}
+
+/// What of the log is torn.
+pub(super) fn not_read(unreadable: usize, paint: Paint) -> String {
+    let lines = several(unreadable, "line of the log", "lines of the log");
+    let text =
+        hanging("! ", &format!("Not seen: {lines} cannot be read"), |line| paint.doubtful(line));
+    if unreadable > 0 { text } else { String::new() }
 }
 
 /// What is refused at this moment, for the volumes of a story: the log counts it in powers of ten.
@@ -161,7 +174,7 @@ pub(super) fn text(entries: &[Entry], paint: Paint) -> String {
         let paint = |line: &str| painted(entry.ending, paint, line);
         // A moment in kubelet's words stays as it wrote it.
         text += &if entry.op == KUBELET {
-            as_it_is(&begin, &told, paint)
+            in_two_lines(&begin, &told, paint)
         } else {
             hanging(&begin, &told, paint)
         };
@@ -186,7 +199,7 @@ pub(super) fn sentence(entry: &Entry) -> String {
         }
         _ => String::new(),
     };
-    let by = by_whom(entry).map(|who| format!(" (by {who})")).unwrap_or_default();
+    let by = by_whom(entry).unwrap_or_default();
     match entry.ending {
         Ending::Refused if entry.op == "now" => entry.text.clone(),
         Ending::Refused => format!("REFUSED{by}{times}: {}", entry.text),
@@ -203,13 +216,24 @@ pub(super) fn sentence(entry: &Entry) -> String {
     }
 }
 
-/// Who asked, where that is not who usually does: a person's shell. A verb's own sentence says it.
-fn by_whom(entry: &Entry) -> Option<&str> {
+/// Who asked: of a tear-down always, else where that is not who usually does. A verb's own sentence says it.
+fn by_whom(entry: &Entry) -> Option<String> {
     const USUAL: [&str; 3] = ["kubelet", "kube-controller", "hyperkube"];
-    let by = entry.by.as_deref()?;
-    let is_on_the_way = matches!(entry.op.as_str(), "healing" | "guard" | "note" | "now");
-    (!entry.is_persons && !is_on_the_way && !USUAL.iter().any(|usual| by.starts_with(usual)))
-        .then_some(by)
+    if entry.is_persons || matches!(entry.op.as_str(), "healing" | "guard" | "note" | "now") {
+        return None;
+    }
+    let is_tear_down = is_tear_down(entry);
+    match entry.by.as_deref().filter(|by| *by != "?") {
+        None => is_tear_down.then(|| " (caller unknown)".to_owned()),
+        // The kernel cuts the name of its process.
+        Some(by) if is_tear_down && by.starts_with("kube-controller") => {
+            Some(" (by the controller-manager)".to_owned())
+        }
+        Some(by) => {
+            let is_usual = USUAL.iter().any(|usual| by.starts_with(usual));
+            (is_tear_down || !is_usual).then(|| format!(" (by {by})"))
+        }
+    }
 }
 
 fn clock_of(from: Millis, until: Millis) -> String {

@@ -2,10 +2,12 @@
 
 use super::timeline::{Ending, Entry, Names, tell};
 use crate::configuration::Paths;
+use crate::host::clock::{self, LOCAL};
 use crate::host::files;
 use crate::log;
 use crate::model::error::{Error, Result};
 use crate::model::report::kernel_line::Claim;
+use crate::model::report::kubelet_line;
 use crate::model::report::log_line::{self, LogLine, call_id};
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
@@ -41,8 +43,12 @@ pub(super) struct Story {
     /// The names of pods by their UIDs.
     pub(super) pods: BTreeMap<String, String>,
     /// Lines in prose, of an older driver: a name could have passed for one of them, so nothing is
-    /// read out of them.
+    /// concluded from them.
     pub(super) older: Vec<Older>,
+    /// All names of the volume that was asked for; none if all were.
+    pub(super) names: BTreeSet<String>,
+    /// How many lines about it cannot be read.
+    pub(super) unreadable: usize,
 }
 
 /// A line of an older driver's log.
@@ -52,6 +58,25 @@ pub(super) struct Older {
     pub(super) day: String,
     /// The line.
     pub(super) line: String,
+}
+
+impl Older {
+    /// When it was written, if it says so.
+    pub(super) fn moment(&self) -> Option<Millis> {
+        // Ours wrote a whole moment, the driver before it what klog writes.
+        let own = || timestamp::parse(self.line.split(' ').next()?);
+        let klog = kubelet_line::of_file(&self.line, LOCAL, clock::now());
+        klog.map(|line| line.at).or_else(own)
+    }
+
+    /// The pod and the volume's name in the path of a pod's volume, if there is one.
+    pub(super) fn pod_and_name(&self) -> Option<(&str, &str)> {
+        let (_, path) = self.line.split_once("/pods/")?;
+        let mut parts = path.splitn(5, '/');
+        let (pod, volumes, _, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let name = name.split(|sign: char| sign.is_whitespace() || "\"',".contains(sign)).next()?;
+        (volumes == "volumes" && kubelet_line::is_uid(pod)).then_some((pod, name))
+    }
 }
 
 /// The story that was asked for.
@@ -81,11 +106,11 @@ pub(super) fn story(paths: &Paths, query: &LogQuery) -> Result<Story> {
     // A line may name the volume by another of its names, which is then looked for too.
     let mut calls = BTreeSet::new();
     let is_all = aliases.is_empty();
-    let mut known = 0;
+    let (mut known, mut unreadable) = (0, 0);
     while !is_all && known != aliases.len() {
         known = aliases.len();
         let wanted: Vec<String> = aliases.iter().cloned().collect();
-        each(
+        unreadable = each(
             &files,
             |text| wanted.iter().any(|alias| text.contains(alias.as_str())),
             |line| {
@@ -99,11 +124,12 @@ pub(super) fn story(paths: &Paths, query: &LogQuery) -> Result<Story> {
     }
     let mut lines = Vec::new();
     let is_asked = |text: &str| is_all || call_id(text).is_some_and(|id| calls.contains(id));
-    each(&files, is_asked, |line| {
+    let torn = each(&files, is_asked, |line| {
         if !line.id.is_empty() {
             lines.push(line);
         }
     })?;
+    unreadable = unreadable.max(torn);
     let mut entries = tell(lines, &mut names);
     // A look after all volumes told of others too.
     let is_asked = |of: &String| is_all || aliases.contains(of);
@@ -115,7 +141,7 @@ pub(super) fn story(paths: &Paths, query: &LogQuery) -> Result<Story> {
         entries.retain(|entry| entry.pod.as_ref().is_none_or(|of| uids.contains(of)));
     }
     let older = if query.with_older { older(folder, &prose, &aliases)? } else { Vec::new() };
-    Ok(Story { entries, pods: names.pods(), older })
+    Ok(Story { entries, pods: names.pods(), older, names: aliases, unreadable })
 }
 
 /// Which volumes had disks of these names since, as any call of the machine says.
@@ -223,19 +249,22 @@ fn since_day(mut files: Vec<log::File>, since: Option<Millis>) -> Vec<log::File>
     files
 }
 
-/// Reads the lines of all files that are asked for.
+/// Reads the lines of all files that are asked for; answers how many of these cannot be read.
 fn each(
     files: &[PathBuf],
     mut is_asked: impl FnMut(&str) -> bool,
     mut take: impl FnMut(LogLine),
-) -> Result<()> {
+) -> Result<usize> {
+    let mut unreadable = 0;
     each_text(files, |text| {
-        if is_asked(text)
-            && let Some(line) = log_line::parse(text)
-        {
-            take(line);
+        if is_asked(text) {
+            match log_line::parse(text) {
+                Some(line) => take(line),
+                None => unreadable += 1,
+            }
         }
-    })
+    })?;
+    Ok(unreadable)
 }
 
 /// The lines of all files as text. What is longer than a line of ours can be is left out, and so is

@@ -1,26 +1,35 @@
 //! What kubelet's own log says around the operations of a story: about the volume and its pods, its starts and
 //! ends, and its failed requests to the API server. Rows between the entries, and what follows from both logs.
 
+use super::after_restart::{AfterRestart, is_tear_down};
+use super::journal::Story;
 use super::terminal::{Paint, as_it_is, hanging};
-use super::timeline::{Ending, Entry, KERNEL, lets_go};
-use crate::host::clock::LOCAL;
+use super::timeline::{Ending, Entry, KERNEL};
+use crate::host::clock::{self, LOCAL};
 use crate::host::kubelet_log::{Bounds, KubeletLog};
 use crate::host::machine;
-use crate::model::report::kubelet_line::{KubeletLine, Shows, UNITS};
+use crate::model::error::Result;
+use crate::model::report::kubelet_line::{KubeletLine, Shows, UNITS, brief, of_file};
 use crate::model::text::{has_word, several, shortened, without_digits};
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 /// The row of something that kubelet said.
 pub(super) const KUBELET: &str = "kubelet";
 
-/// The log is read from so long before an operation: an outage of the API comes before a restart, and that
-/// before the first call.
-const BEFORE: Millis = 5 * 60_000;
+/// Rows are shown from so long before an operation: an outage of the API comes before a restart, and that
+/// before the first call. Failures of the API that go on are no further apart.
+pub(super) const BEFORE: Millis = 5 * 60_000;
+
+/// The log is read from so long before a tear-down: kubelet waits for the API server before it begins.
+pub(super) const LONG_BEFORE: Millis = 60 * 60_000;
 
 /// And until so long after it.
-const AFTER: Millis = 2 * 60_000;
+pub(super) const AFTER: Millis = 2 * 60_000;
 
 /// Failures of the API that are further apart are two rows.
 const PAUSE: Millis = 60_000;
@@ -34,11 +43,14 @@ const MOST: usize = 40;
 /// A longer line is cut.
 const LONGEST: usize = 400;
 
+/// So many tear-downs are told of above a story, the newest.
+const TOLD: usize = 10;
+
+/// So much of a file is read to learn where it begins or ends.
+const EDGE: usize = 64 << 10;
+
 /// No name is so short: it would be found in other words.
 const SHORTEST: usize = 3;
-
-/// The processes in which kubelet runs.
-const PROCESSES: [&str; 5] = ["kubelet", "hyperkube", "k3s", "rke2", "microk8s"];
 
 /// What kubelet's log adds to a story.
 #[derive(Debug, Default, Serialize)]
@@ -51,117 +63,109 @@ pub(super) struct KubeletStory {
     unread: Vec<String>,
 }
 
-/// A tear-down that kubelet called soon after its start.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct AfterRestart {
-    start_ms: Millis,
-    /// Whether the log shows that it ran before.
-    is_restart: bool,
-    called_ms: Millis,
-    op: String,
-    volume: String,
-    name: Option<String>,
-    /// The pod that kept the volume, by our own log.
-    kept_by: Option<String>,
-    is_refused: bool,
-    /// The lines that say that the API server could not be reached, around the start.
-    api_failures: usize,
-    api_from_ms: Millis,
-    api_until_ms: Millis,
-}
-
 /// A start of kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Start {
-    at: Millis,
-    is_restart: bool,
+pub(super) struct KubeletStart {
+    pub(super) at: Millis,
+    pub(super) is_restart: bool,
 }
 
 /// What was read around some operations that are near each other.
 #[derive(Debug, Default)]
-struct Reading {
-    lines: Vec<KubeletLine>,
+pub(super) struct KubeletReading {
+    span: (Millis, Millis),
+    /// How many lines were seen.
+    seen: usize,
+    pub(super) lines: Vec<KubeletLine>,
     /// The first and the last line of each process.
     processes: BTreeMap<u32, (Millis, Millis)>,
 }
 
-/// What kubelet calls the volumes of a story.
+/// What kubelet calls the volumes of a story and their pods.
 #[derive(Debug)]
-struct Terms(Vec<(String, String)>);
+pub(super) struct VolumeTerms(BTreeSet<VolumeTerm>);
+
+/// A word of kubelet's that means a volume.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct VolumeTerm {
+    /// Whether it only names a pod of the volume.
+    pub(super) is_pods: bool,
+    word: String,
+    pub(super) volume: String,
+}
+
+/// The journal, or the files that a person names.
+pub(super) fn logs(paths: &[PathBuf]) -> Result<Vec<KubeletLog>> {
+    if paths.is_empty() {
+        return Ok(vec![KubeletLog::of(None)?]);
+    }
+    paths.iter().map(|path| KubeletLog::of(Some(path))).collect()
+}
 
 impl KubeletStory {
-    /// What the log says around these entries; `pods` are the names of pods by their UIDs.
-    pub(super) fn of(log: &KubeletLog, entries: &[Entry], pods: &BTreeMap<String, String>) -> Self {
-        let terms = Terms::of(entries, pods);
-        let mut story = Self::default();
-        let (mut seen, mut bounds) = (0, Bounds::default());
-        let mut readings = Vec::new();
-        let all = spans(entries.iter());
-        for span in all.iter().rev() {
-            if bounds.are_used_up() {
-                story.unread.push(unread_before(span.1));
+    /// What the log says around what happened in a story.
+    pub(super) fn of(logs: &[KubeletLog], story: &Story) -> Self {
+        let terms = VolumeTerms::of(story);
+        let mut found = Self::default();
+        let (mut bounds, mut readings) = (Bounds::default(), Vec::new());
+        let moments = moments(story);
+        let is_wide = |is_tear_down| if is_tear_down { LONG_BEFORE } else { BEFORE };
+        let spans = spans(&moments, is_wide);
+        let files = spans.iter().rev().flat_map(|span| logs.iter().map(move |log| (span, log)));
+        for (span, log) in files {
+            if readings.last().is_none_or(|reading: &KubeletReading| reading.span != *span) {
+                readings.push(KubeletReading { span: *span, ..KubeletReading::default() });
+            }
+            let unread = match readings.last_mut() {
+                Some(reading) => reading.read(log, &mut bounds, &terms),
+                None => None,
+            };
+            if let Some(unread) = unread {
+                found.unread.push(unread);
                 break;
             }
-            let mut processes: BTreeMap<u32, (Millis, Millis)> = BTreeMap::new();
-            let read = log.read(*span, &mut bounds, &mut |line| {
-                if let Some(process) = line.process {
-                    let (first, last) = processes.entry(process).or_insert((line.at, line.at));
-                    (*first, *last) = ((*first).min(line.at), (*last).max(line.at));
-                }
-                line.shows != Shows::Nothing || terms.volume_in(&line.text).is_some()
-            });
-            match read {
-                Ok(mut read) => {
-                    seen += read.seen;
-                    // kubelet's threads write at once.
-                    read.lines.sort_by_key(|line| line.at);
-                    readings.push(Reading { lines: read.lines, processes });
-                    if let Some(moment) = read.unread_before {
-                        story.unread.push(unread_before(moment));
-                        break;
-                    }
-                }
-                Err(error) => {
-                    story.unread.push(format!(
-                        "kubelet's log: {}; {}",
-                        error.cause,
-                        what_to_type()
-                    ));
-                    break;
-                }
-            }
         }
-        if seen == 0 && story.unread.is_empty() && !all.is_empty() {
-            story.unread.push(nothing_in(log));
+        let is_seen = readings.iter().any(|reading| reading.seen > 0);
+        if moments.is_empty() && !story.older.is_empty() {
+            let why = "kubelet's log was not searched: no line above says when it was written";
+            found.unread.push(why.to_owned());
+        } else if found.unread.is_empty() {
+            found.unread.extend(not_covered(logs, &moments, is_seen));
         }
-        for reading in readings.iter().rev() {
-            story.add(reading, &terms, entries);
+        for reading in readings.iter_mut().rev() {
+            // kubelet's threads write at once.
+            reading.lines.sort_by_key(|line| line.at);
+            found.add(reading, &terms, story);
         }
-        story.rows.sort_by_key(|row| row.at);
-        story
+        found.rows.sort_by_key(|row| row.at);
+        found.after_restart.sort_by_key(|one| one.called_ms);
+        found
     }
 
-    fn add(&mut self, reading: &Reading, terms: &Terms, entries: &[Entry]) {
-        let mut known: BTreeMap<(String, String), usize> = BTreeMap::new();
-        let mut count: BTreeMap<String, usize> = BTreeMap::new();
+    fn add(&mut self, reading: &KubeletReading, terms: &VolumeTerms, story: &Story) {
+        let starts = reading.starts();
+        let after_restart = AfterRestart::all(story, reading, &starts, terms);
+        let mut shown = spans(&moments(story), |_| BEFORE);
+        shown.extend(
+            after_restart.iter().map(|one| (one.start_ms.saturating_sub(BEFORE), one.called_ms)),
+        );
+        self.after_restart.extend(after_restart);
+        let is_shown = |at| shown.iter().any(|(from, to)| (*from..=*to).contains(&at));
+        let mut rows: BTreeMap<&str, Vec<(u8, Entry)>> = BTreeMap::new();
+        let mut known: BTreeMap<(&str, String), usize> = BTreeMap::new();
         let mut group: Option<Entry> = None;
-        for line in &reading.lines {
-            let text = shortened(&line.text, LONGEST).into_owned();
-            if let Some(volume) = terms.volume_in(&line.text) {
-                let kind = (volume.to_owned(), without_digits(&text));
+        for line in reading.lines.iter().filter(|line| is_shown(line.at)) {
+            let text = shortened(&brief(&line.text), LONGEST).into_owned();
+            if let Some(term) = terms.find(&line.text) {
+                let of_it = rows.entry(&term.volume).or_default();
+                let kind = (term.volume.as_str(), without_digits(&text));
                 if let Some(&place) = known.get(&kind) {
-                    counted(&mut self.rows[place], line.at);
+                    counted(&mut of_it[place].1, line.at);
                     continue;
                 }
-                let of_it = count.entry(volume.to_owned()).or_default();
-                *of_it += 1;
-                if *of_it > MOST {
-                    continue;
-                }
-                known.insert(kind, self.rows.len());
-                let name = entries.iter().find(|entry| entry.volume.as_deref() == Some(volume));
-                let name = name.and_then(|entry| entry.name.clone());
-                self.rows.push(row(line.at, "volume", Some(volume), name, text));
+                known.insert(kind, of_it.len());
+                let row = row(line.at, "volume", Some(&term.volume), story.name_of(term), text);
+                of_it.push((term.rank(line), row));
                 continue;
             }
             match (line.shows, &mut group) {
@@ -179,26 +183,24 @@ impl KubeletStory {
             }
         }
         self.rows.extend(group);
-        let left_out: usize = count.values().map(|count| count.saturating_sub(MOST)).sum();
-        if left_out > 0 {
-            let first = reading.lines.first().map_or(0, |line| line.at);
-            self.unread.push(format!(
-                "{} of kubelet's about it, from {} on",
-                several(left_out, "more line", "more lines"),
-                timestamp::text(first)
-            ));
+        let mut left_out = 0;
+        for mut of_it in rows.into_values() {
+            of_it.sort_by_key(|(rank, _)| *rank);
+            left_out += of_it.len().saturating_sub(MOST);
+            self.rows.extend(of_it.into_iter().take(MOST).map(|(_, row)| row));
         }
-        let starts = reading.starts();
-        for (before, start) in reading.changes() {
-            let is_said = |row: &Entry| {
-                row.kind.as_deref() == Some("start") && row.at.abs_diff(start) <= ONE_START
-            };
-            if !self.rows.iter().any(is_said) {
+        if left_out > 0 {
+            let more = several(left_out, "more line", "more lines");
+            self.unread.push(format!("{more} of kubelet's log that name the volume or its pods"));
+        }
+        for (before, at) in reading.changes() {
+            // Only the first sign of a start has the moment that a sentence names.
+            let is_first = starts.iter().any(|start| start.at == at);
+            if is_first && is_shown(at) && !self.rows.iter().any(|row| is_start_at(row, at)) {
                 let text = format!("a new process; the last line of the one before is of {before}");
-                self.rows.push(row(start, "process", None, None, text));
+                self.rows.push(row(at, "process", None, None, text));
             }
         }
-        self.after_restart.extend(after_restart(entries, &starts, &reading.lines));
     }
 
     /// The entries with the rows between them.
@@ -214,7 +216,7 @@ impl KubeletStory {
         entries: impl Iterator<Item = &'a Entry>,
         volume: &str,
     ) -> Vec<&'a Entry> {
-        let spans = spans(entries);
+        let spans = spans(&moments_of(entries), |_| BEFORE);
         let is_near = |at| spans.iter().any(|(from, to)| (*from..=*to).contains(&at));
         let is_of_it = |row: &&Entry| match &row.volume {
             Some(of) => of == volume,
@@ -223,21 +225,78 @@ impl KubeletStory {
         self.rows.iter().filter(is_of_it).collect()
     }
 
-    /// What follows the story: what both logs show together, and what was not read.
+    /// What both logs show together: who called a tear-down, and why.
+    pub(super) fn conclusions(&self) -> Vec<String> {
+        let left_out = self.after_restart.len().saturating_sub(TOLD);
+        let more = several(left_out, "more tear-down", "more tear-downs");
+        let more = format!("Before that, {more} followed a start of kubelet: name a volume.");
+        let newest = self.after_restart[left_out..].iter().map(AfterRestart::sentence);
+        newest.chain((left_out > 0).then_some(more)).collect()
+    }
+
+    /// The same as text, above the story.
+    pub(super) fn opening(&self, paint: Paint) -> String {
+        self.conclusions().iter().map(|one| as_it_is("", one, |line| paint.bold(line))).collect()
+    }
+
+    /// What was not read, below the story.
     pub(super) fn closing(&self, paint: Paint) -> String {
-        let mut text = String::new();
-        for one in &self.after_restart {
-            text += &as_it_is("", &one.sentence(), |line| paint.bold(line));
-        }
-        for one in &self.unread {
-            let unseen = format!("Not seen: {one}");
-            text += &hanging("! ", &unseen, |line| paint.doubtful(line));
-        }
-        text
+        let text = |one| hanging("! ", &format!("Not seen: {one}"), |line| paint.doubtful(line));
+        self.unread.iter().map(text).collect()
     }
 }
 
-impl Reading {
+impl Story {
+    /// What people call the volume of a term.
+    fn name_of(&self, term: &VolumeTerm) -> Option<String> {
+        let of = self.entries.iter().find(|entry| entry.volume.as_ref() == Some(&term.volume));
+        of.and_then(|entry| entry.name.clone())
+    }
+}
+
+impl VolumeTerm {
+    /// Where there are too many lines, those of a lower rank are shown: about the volume itself, then what is
+    /// taken down beside it, then the rest about its pod.
+    fn rank(&self, line: &KubeletLine) -> u8 {
+        let is_told = line.is_deletion() || line.unread_claim().is_some();
+        let is_tear_down =
+            ["Unmount", "TearDown", "Detach"].iter().any(|of| line.text.contains(of));
+        match () {
+            () if !self.is_pods || is_told => 0,
+            () if is_tear_down => 1,
+            () => 2,
+        }
+    }
+}
+
+impl KubeletReading {
+    /// Reads what a log has of the span; answers what of it is not read.
+    fn read(
+        &mut self,
+        log: &KubeletLog,
+        bounds: &mut Bounds,
+        terms: &VolumeTerms,
+    ) -> Option<String> {
+        if bounds.are_used_up() {
+            return Some(unread_before(self.span.1));
+        }
+        let read = log.read(self.span, bounds, &mut |line| {
+            if let Some(process) = line.process {
+                let (first, last) = self.processes.entry(process).or_insert((line.at, line.at));
+                (*first, *last) = ((*first).min(line.at), (*last).max(line.at));
+            }
+            line.shows != Shows::Nothing || terms.find(&line.text).is_some()
+        });
+        match read {
+            Ok(read) => {
+                self.seen += read.seen;
+                self.lines.extend(read.lines);
+                read.unread_before.map(unread_before)
+            }
+            Err(error) => Some(format!("kubelet's log: {}; {}", error.cause, what_to_type())),
+        }
+    }
+
     /// The moments in which another process began to write, and when the one before wrote last.
     fn changes(&self) -> Vec<(String, Millis)> {
         let mut all: Vec<_> = self.processes.values().copied().collect();
@@ -254,14 +313,15 @@ impl Reading {
         changes
     }
 
-    fn starts(&self) -> Vec<Start> {
+    fn starts(&self) -> Vec<KubeletStart> {
         let of = |shows| self.lines.iter().filter(move |line| line.shows == shows);
         let stops: Vec<_> = of(Shows::Stop).map(|line| line.at).collect();
-        let said = of(Shows::Start).map(|line| Start { at: line.at, is_restart: false });
-        let changed = self.changes().into_iter().map(|(_, at)| Start { at, is_restart: true });
+        let said = of(Shows::Start).map(|line| KubeletStart { at: line.at, is_restart: false });
+        let changed =
+            self.changes().into_iter().map(|(_, at)| KubeletStart { at, is_restart: true });
         let mut all: Vec<_> = said.chain(changed).collect();
         all.sort_by_key(|start| start.at);
-        let mut starts: Vec<Start> = Vec::new();
+        let mut starts: Vec<KubeletStart> = Vec::new();
         for start in all {
             match starts.last_mut() {
                 Some(last) if start.at - last.at <= ONE_START => {
@@ -269,7 +329,7 @@ impl Reading {
                 }
                 _ => {
                     let is_restart = start.is_restart || stops.iter().any(|at| *at <= start.at);
-                    starts.push(Start { is_restart, ..start });
+                    starts.push(KubeletStart { is_restart, ..start });
                 }
             }
         }
@@ -277,121 +337,98 @@ impl Reading {
     }
 }
 
-impl Terms {
-    fn of(entries: &[Entry], pods: &BTreeMap<String, String>) -> Self {
-        let mut terms: BTreeSet<(String, String)> = BTreeSet::new();
-        for entry in entries {
-            let Some(volume) = &entry.volume else { continue };
-            let mut add = |term: &str| {
-                if term.len() >= SHORTEST {
-                    terms.insert((term.to_owned(), volume.clone()));
-                }
-            };
-            add(volume);
-            entry.name.iter().for_each(|name| add(name));
-            let Some(pod) = &entry.pod else { continue };
-            add(pod);
-            // As kubelet 1.20 writes it: orders-0_shop(4e51…).
-            if let Some((namespace, name)) = pod.split_once('/') {
-                add(&format!("{name}_{namespace}"));
+impl VolumeTerms {
+    fn of(story: &Story) -> Self {
+        let mut terms = BTreeSet::new();
+        let mut add = |word: &str, volume: &str, is_pods| {
+            if word.len() >= SHORTEST {
+                let (word, volume) = (word.to_owned(), volume.to_owned());
+                terms.insert(VolumeTerm { is_pods, word, volume });
             }
-            pods.iter().filter(|(_, name)| *name == pod).for_each(|(uid, _)| add(uid));
+        };
+        for entry in &story.entries {
+            let Some(volume) = &entry.volume else { continue };
+            let names = [Some(volume), entry.name.as_ref()];
+            names.into_iter().flatten().for_each(|name| add(name, volume, false));
+            let pod = entry.pod.iter();
+            pod.flat_map(|pod| story.words_of(pod)).for_each(|word| add(&word, volume, true));
         }
-        Self(terms.into_iter().collect())
+        // What only an older driver knew.
+        let is_called = |entry: &&Entry, name| [&entry.volume, &entry.name].contains(&&Some(name));
+        let volume_of = |name: &String| {
+            let entry = story.entries.iter().find(|entry| is_called(entry, name.clone()));
+            let entry = entry.or(story.entries.first().filter(|_| !story.names.is_empty()));
+            let known = entry.and_then(|entry| entry.volume.clone());
+            known.or(story.names.first().cloned()).unwrap_or_else(|| name.clone())
+        };
+        for name in &story.names {
+            add(name, &volume_of(name), false);
+        }
+        for (pod, name) in story.older.iter().filter_map(|line| line.pod_and_name()) {
+            let volume = volume_of(&name.to_owned());
+            add(name, &volume, false);
+            add(pod, &volume, true);
+        }
+        Self(terms)
     }
 
-    fn volume_in(&self, text: &str) -> Option<&str> {
-        let is_part = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_');
-        let mut named = self.0.iter().filter(|(term, _)| has_word(text, term, is_part));
-        named.next().map(|(_, volume)| volume.as_str())
+    pub(super) fn find(&self, text: &str) -> Option<&VolumeTerm> {
+        // Those of volumes come first.
+        self.0.iter().find(|term| is_named(text, &term.word))
     }
 }
 
-/// The spans of time around the operations, in the order of time; none touches another.
-fn spans<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<(Millis, Millis)> {
+impl Story {
+    /// What kubelet calls a pod.
+    pub(super) fn words_of(&self, pod: &str) -> Vec<String> {
+        // As kubelet 1.20 writes it: orders-0_shop(4e51…).
+        let both = pod.split_once('/').map(|(namespace, name)| format!("{name}_{namespace}"));
+        let uids = self.pods.iter().filter(|(_, name)| *name == pod).map(|(uid, _)| uid.clone());
+        uids.chain(both).chain([pod.to_owned()]).collect()
+    }
+}
+
+pub(super) fn is_named(text: &str, word: &str) -> bool {
+    has_word(text, word, |sign| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_'))
+}
+
+/// When kubelet may have said something, and whether a volume was torn down then.
+fn moments(story: &Story) -> Vec<(Millis, bool)> {
+    let mut all = moments_of(story.entries.iter());
+    all.extend(story.older.iter().filter_map(|older| {
+        let line = older.line.to_ascii_lowercase();
+        Some((older.moment()?, line.contains("unmount") || line.contains("detach")))
+    }));
+    all
+}
+
+fn moments_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<(Millis, bool)> {
     let calls = entries.filter(|entry| !entry.call.is_empty() && entry.op != KERNEL);
-    let moments = calls.flat_map(|entry| [Some(entry.at), entry.until].into_iter().flatten());
-    let mut moments: Vec<_> = moments.collect();
-    moments.sort_unstable();
+    let both = |entry: &Entry| {
+        [Some(entry.at), entry.until].map(|at| at.map(|at| (at, is_tear_down(entry))))
+    };
+    calls.flat_map(both).flatten().collect()
+}
+
+/// The spans of time around moments, in the order of time; none touches another.
+fn spans(moments: &[(Millis, bool)], before: impl Fn(bool) -> Millis) -> Vec<(Millis, Millis)> {
+    let span = |(at, is_tear_down): &(Millis, bool)| {
+        (at.saturating_sub(before(*is_tear_down)), at + AFTER)
+    };
+    let mut all: Vec<_> = moments.iter().map(span).collect();
+    all.sort_unstable();
     let mut spans: Vec<(Millis, Millis)> = Vec::new();
-    for at in moments {
-        let (from, to) = (at.saturating_sub(BEFORE), at + AFTER);
+    for (from, to) in all {
         match spans.last_mut() {
-            Some(last) if last.1 >= from => last.1 = to,
+            Some(last) if last.1 >= from => last.1 = last.1.max(to),
             _ => spans.push((from, to)),
         }
     }
     spans
 }
 
-/// The tear-downs that kubelet called soon after it was started: those that were refused, or that took nothing
-/// from their pod, and those before which requests to the API server failed.
-fn after_restart(entries: &[Entry], starts: &[Start], lines: &[KubeletLine]) -> Vec<AfterRestart> {
-    let mut found: Vec<AfterRestart> = Vec::new();
-    for entry in entries {
-        let (Some(volume), Some(by)) = (&entry.volume, &entry.by) else { continue };
-        let is_tear_down = matches!(entry.op.as_str(), "unmount" | "unmountdevice" | "detach");
-        let is_kubelets = !entry.is_persons && PROCESSES.iter().any(|name| by.starts_with(name));
-        let start = starts.iter().rev().find(|start| start.at <= entry.at);
-        let Some(start) = start.filter(|start| entry.at - start.at <= BEFORE) else { continue };
-        let is_known = |one: &AfterRestart| one.volume == *volume && one.start_ms == start.at;
-        if !is_tear_down || !is_kubelets || found.iter().any(is_known) {
-            continue;
-        }
-        let around = start.at.saturating_sub(BEFORE)..=entry.at + AFTER;
-        let failures = lines.iter().filter(|line| line.shows == Shows::ApiFailure);
-        let failures: Vec<_> =
-            failures.map(|line| line.at).filter(|at| around.contains(at)).collect();
-        let kept_by = entry.pod.clone().filter(|_| lets_go(entry));
-        let is_refused = entry.ending == Ending::Refused;
-        let is_before = failures.iter().any(|at| *at <= entry.at);
-        if is_before || is_refused || lets_go(entry) {
-            found.push(AfterRestart {
-                start_ms: start.at,
-                is_restart: start.is_restart,
-                called_ms: entry.at,
-                op: entry.op.clone(),
-                volume: volume.clone(),
-                name: entry.name.clone(),
-                kept_by,
-                is_refused,
-                api_failures: failures.len(),
-                api_from_ms: failures.first().copied().unwrap_or_default(),
-                api_until_ms: failures.last().copied().unwrap_or_default(),
-            });
-        }
-    }
-    found
-}
-
-impl AfterRestart {
-    fn sentence(&self) -> String {
-        let (start, later) = (LOCAL.shown(self.start_ms), self.called_ms - self.start_ms);
-        let started = if self.is_restart { "restarted" } else { "started" };
-        let end = match (&self.kept_by, self.is_refused) {
-            (Some(pod), _) => format!(", while {pod} was still using it"),
-            (None, true) => ", which was refused".to_owned(),
-            (None, false) => String::new(),
-        };
-        let mut text = format!(
-            "kubelet {started} at {} {}, {} before it called {} for {}{end}.",
-            timestamp::day(start),
-            timestamp::clock(start),
-            timestamp::duration(later),
-            self.op,
-            self.name.as_ref().unwrap_or(&self.volume),
-        );
-        if self.api_failures > 0 {
-            let clock = |at| timestamp::clock(LOCAL.shown(at));
-            let lines = several(self.api_failures, "line", "lines");
-            text += &format!(
-                " From {} to {} its log has {lines} about failed requests to the API server.",
-                clock(self.api_from_ms),
-                clock(self.api_until_ms)
-            );
-        }
-        text
-    }
+fn is_start_at(row: &Entry, at: Millis) -> bool {
+    row.at == at && matches!(row.kind.as_deref(), Some("start" | "process"))
 }
 
 fn counted(row: &mut Entry, at: Millis) {
@@ -414,19 +451,61 @@ fn what_to_type() -> &'static str {
     }
 }
 
-fn nothing_in(log: &KubeletLog) -> String {
-    match log {
-        KubeletLog::Journal => format!(
+/// What these logs do not cover of the moments of a story.
+fn not_covered(logs: &[KubeletLog], moments: &[(Millis, bool)], is_seen: bool) -> Vec<String> {
+    let files = logs.iter().filter_map(|log| match log {
+        KubeletLog::File(path, file, length) => Some((path.as_path(), file, *length)),
+        KubeletLog::Journal => None,
+    });
+    let files: Vec<_> = files.collect();
+    let edges = || files.iter().filter_map(|(path, file, length)| edges(path, file, *length));
+    let first = edges().map(|(first, _, path)| (first, path)).min();
+    let last = edges().map(|(_, last, path)| (last, path)).max();
+    let said = |edge: Option<(Millis, &Path)>, word: &str| {
+        edge.map(|(at, path)| format!("{} {word} at {}", path.display(), timestamp::text(at)))
+    };
+    let (begins, ends) = (said(first, "begins"), said(last, "ends"));
+    if is_seen {
+        let is_earlier = |(at, _): &(Millis, bool)| {
+            first.is_some_and(|first| at.saturating_sub(BEFORE) < first.0)
+        };
+        let is_later = |(at, _): &(Millis, bool)| last.is_some_and(|last| *at > last.0);
+        let tear_downs = || moments.iter().filter(|(_, is_tear_down)| *is_tear_down);
+        let begins = begins.filter(|_| tear_downs().any(is_earlier));
+        let ends = ends.filter(|_| tear_downs().any(is_later));
+        let all = [begins, ends].into_iter().flatten();
+        return all.map(|edge| format!("the rest of kubelet's log: {edge}")).collect();
+    }
+    if moments.is_empty() {
+        return Vec::new();
+    }
+    let Some((path, ..)) = files.first() else {
+        return vec![format!(
             "kubelet's log: the journal has none of the time of these operations (units {}); {}",
             UNITS.join(", "),
             what_to_type()
-        ),
-        KubeletLog::File(path, ..) => format!(
-            "kubelet's log: {} has no line of the time of these operations; its times are taken as local ({}), which the variable TZ changes",
-            path.display(),
-            LOCAL.name(crate::host::clock::now())
-        ),
-    }
+        )];
+    };
+    let edges = begins.zip(ends).map(|(begins, ends)| format!("{begins}, {ends}"));
+    vec![format!(
+        "kubelet's log: {} has no line of the time of these operations ({}); its times are taken as local ({}), which the variable TZ changes",
+        path.display(),
+        edges.as_deref().unwrap_or("none of its lines can be read"),
+        LOCAL.name(clock::now())
+    )]
+}
+
+/// The first and the last moment in a file.
+fn edges<'a>(path: &'a Path, file: &File, length: u64) -> Option<(Millis, Millis, &'a Path)> {
+    let now = clock::now();
+    let moments = |at| -> Vec<Millis> {
+        let mut bytes = vec![0; EDGE];
+        let read = file.read_at(&mut bytes, at).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes[..read]);
+        text.lines().filter_map(|line| of_file(line, LOCAL, now)).map(|line| line.at).collect()
+    };
+    let first = moments(0).into_iter().min()?;
+    Some((first, moments(length.saturating_sub(EDGE as u64)).into_iter().max()?, path))
 }
 
 fn row(at: Millis, kind: &str, volume: Option<&str>, name: Option<String>, text: String) -> Entry {
@@ -457,17 +536,11 @@ pub(super) fn sentence(entry: &Entry) -> String {
     let text = &entry.text;
     match (entry.kind.as_deref(), entry.until) {
         (Some("process"), _) => LOCAL.in_text(text).into_owned(),
-        (Some("api"), None) => format!("a request to the API server failed: \"{text}\""),
-        (Some("api"), Some(until)) => format!(
-            "requests to the API server failed, {} lines until {}: \"{text}\"",
-            entry.count,
-            clock(until)
-        ),
-        (_, Some(until)) => {
-            let more = usize::try_from(entry.count - 1).unwrap_or(usize::MAX);
-            let more = several(more, "line", "lines");
-            format!("\"{text}\" (and {more} like it until {})", clock(until))
+        (Some("api"), None) => format!("API request failed: \"{text}\""),
+        (Some("api"), Some(until)) => {
+            format!("API requests failed, {} lines until {}: \"{text}\"", entry.count, clock(until))
         }
+        (_, Some(until)) => format!("{} lines until {}: \"{text}\"", entry.count, clock(until)),
         (_, None) => format!("\"{text}\""),
     }
 }

@@ -1,6 +1,7 @@
 //! The face that people see: verbs that answer text.
 
 mod acting;
+mod after_restart;
 mod configured;
 mod doctor;
 mod explain;

@@ -1,12 +1,12 @@
 //! The volume that a person means: what was typed, among all that is known of volumes.
 
-use super::journal;
+use super::journal::{self, LogQuery};
 use crate::configuration::Config;
 use crate::driver::Driver;
 use crate::host::records::Records;
 use crate::host::{device_nodes, machine};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{VolumeId, VolumeName};
+use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::known_volume::{Fit, KnownVolume, Meant, TypedName, meant};
 use crate::model::text::visible;
 use std::collections::BTreeSet;
@@ -60,7 +60,7 @@ pub(super) fn volume_to_act_on(driver: &Driver<'_>, text: &str) -> Result<Taken>
 }
 
 /// The volume that is looked at. The cloud is asked only about a name that this machine does not know
-/// whole; what the log tells of by its id is known too.
+/// whole; what only the log tells of is known too.
 pub(super) fn volume_to_look_at(
     driver: &Driver<'_>,
     text: &str,
@@ -78,12 +78,19 @@ pub(super) fn volume_to_look_at(
     let (known, silence) = driver.known.everywhere(typed, here, TO_FIND);
     let found = only_one(text, meant(typed, &known), silence).map(|(one, _)| one.clone());
     found.or_else(|error| {
-        let told = || {
-            let calls = journal::last_calls(&config.paths);
-            calls.iter().any(|entry| entry.volume.as_deref() == Some(text))
-        };
-        match VolumeId::parse(text) {
-            Ok(id) if error.kind != Kind::BadCall && told() => Ok(KnownVolume::of(id)),
+        if error.kind == Kind::BadCall {
+            return Err(error);
+        }
+        let known = with_the_log(Vec::new(), config);
+        match meant(typed, &known) {
+            Meant::One(one, fit) if fit != Fit::Prefix => Ok(one.clone()),
+            Meant::Several(all) if all.iter().any(|(_, fit)| *fit != Fit::Prefix) => {
+                Err(several(text, &all))
+            }
+            _ if is_in_older_log(text, config) => Ok(KnownVolume {
+                names: BTreeSet::from([text.to_owned()]),
+                ..KnownVolume::default()
+            }),
             _ => Err(error),
         }
     })
@@ -103,26 +110,42 @@ pub(super) fn names_in_the_log(
         names.extend(one.names.iter().cloned());
         NamesInTheLog { names, near: Vec::new() }
     };
-    let mut known = driver.known.here(typed);
+    let known = driver.known.here(typed);
     if let Meant::One(one, fit) = meant(typed, &known)
         && fit != Fit::Prefix
     {
         return Ok(names(one));
     }
-    let all = journal::story(&config.paths, &journal::LogQuery::default());
-    for entry in all.unwrap_or_default().entries {
+    match meant(typed, &with_the_log(known, config)) {
+        Meant::One(one, _) => Ok(names(one)),
+        Meant::Several(all) => Err(several(text, &all)),
+        Meant::None(near) => Ok(NamesInTheLog { names: BTreeSet::from([text.to_owned()]), near }),
+    }
+}
+
+/// What is known, and what the log tells of volumes and their pods.
+fn with_the_log(mut known: Vec<KnownVolume>, config: &Config) -> Vec<KnownVolume> {
+    let all = journal::story(&config.paths, &LogQuery::default()).unwrap_or_default();
+    for entry in all.entries {
         let Some(Ok(id)) = entry.volume.as_deref().map(VolumeId::parse) else { continue };
         let at = known.iter().position(|one| one.id.as_ref() == Some(&id)).unwrap_or_else(|| {
             known.push(KnownVolume::of(id));
             known.len() - 1
         });
         known[at].names.extend(entry.name);
+        let pods = all.pods.iter().filter(|(_, name)| entry.pod.as_ref() == Some(name));
+        let pods =
+            pods.filter_map(|(uid, name)| Some((ConsumerId::parse(uid).ok()?, name.clone())));
+        known[at].consumers.extend(pods);
     }
-    match meant(typed, &known) {
-        Meant::One(one, _) => Ok(names(one)),
-        Meant::Several(all) => Err(several(text, &all)),
-        Meant::None(near) => Ok(NamesInTheLog { names: BTreeSet::from([text.to_owned()]), near }),
-    }
+    known
+}
+
+/// Whether an older driver's log has the name.
+fn is_in_older_log(text: &str, config: &Config) -> bool {
+    let volume = BTreeSet::from([text.to_owned()]);
+    let query = LogQuery { volume, with_older: true, ..LogQuery::default() };
+    journal::story(&config.paths, &query).is_ok_and(|story| !story.older.is_empty())
 }
 
 /// All names of volumes and of those that have them, a line each, as far as this machine knows them.

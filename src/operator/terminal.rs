@@ -226,6 +226,19 @@ pub(super) fn hanging(first: &str, text: &str, paint: impl Fn(&str) -> String) -
     as_it_is(first, &LOCAL.in_text(text), paint)
 }
 
+/// The words of another program in two lines at most, the second under the first.
+pub(super) fn in_two_lines(first: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
+    let columns = width().saturating_sub(width_of(first));
+    let mut lines = wrapped(text, columns);
+    let rest = lines.split_off(1).join(" ");
+    lines.extend((!rest.is_empty()).then_some(rest));
+    let line = |(number, line): (usize, &String)| {
+        let begin = if number == 0 { first.to_owned() } else { " ".repeat(width_of(first)) };
+        format!("{}\n", format!("{begin}{}", paint(&cut(line, columns))).trim_end())
+    };
+    lines.iter().enumerate().map(line).collect()
+}
+
 /// Lines that another program wrote, each after the first under it.
 pub(super) fn as_it_is(first: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
     let first = &*printable(first);
@@ -258,6 +271,19 @@ mod tests {
         assert_eq!(wrapped("", 5), [""]);
         assert_eq!(wrapped("at /a/long/path: x y", 5), ["at", "/a/long/path:", "x y"]);
         assert_eq!(hanging("x: ", "a b", str::to_owned), "x: a b\n");
+    }
+
+    #[test]
+    fn the_words_of_another_program_take_two_lines_at_most() {
+        let shown = |text: &str| in_two_lines("a: ", text, str::to_owned);
+        assert_eq!(shown("b c"), "a: b c\n");
+        let long = [&"x".repeat(40), " /", &"y/".repeat(200), " z ", &"磁".repeat(900)].concat();
+        for text in [&long, &"/".repeat(999), "", "\n\u{1b}[2J\u{202e}", &"b ".repeat(999)] {
+            let shown = shown(text);
+            assert!(shown.lines().count() <= 2 && shown.ends_with('\n'), "{shown}");
+            assert!(shown.lines().all(|line| width_of(line) <= USUAL), "{shown}");
+            assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown:?}");
+        }
     }
 
     #[test]

@@ -81,8 +81,12 @@ impl Scene {
 
     /// As klog writes it, and for systemd's words syslog.
     fn klog(&self) -> String {
+        self.klog_of(words())
+    }
+
+    fn klog_of(&self, words: Vec<(i64, u32, String)>) -> String {
         let month = |at| timestamp::day(at)[5..].replace('-', "");
-        let lines = words().into_iter().map(|(after, process, text)| {
+        let lines = words.into_iter().map(|(after, process, text)| {
             let at = self.after(after);
             if process == 1 {
                 const MONTHS: [&str; 12] = [
@@ -155,19 +159,23 @@ fn says_who(scene: &Scene, text: &str) {
         text,
         &[
             &format!(
-                "{} kubelet requests to the API server failed, 37 lines until {}: \"reflector.go:138]",
+                "{} kubelet API requests failed, 37 lines until {}: \"factory.go:134: Failed to watch",
                 clock(-40_000),
                 clock(32_000)
             ),
             "kubelet \"Started kubelet: The Kubernetes Node Agent.\"",
+            &format!("{} kubelet \"UnmountVolume.TearDown succeeded for volume", clock(8000)),
             &format!(
-                "{} kubelet \"operation_generator.go:797] UnmountVolume.TearDown succeeded",
-                clock(8000)
+                "{} unmount 27 ms let go of shop/orders-0's folder: the pod keeps the volume (by kubelet)",
+                clock(8050)
             ),
-            &format!("{} unmount 27 ms let go of shop/orders-0's folder", clock(8050)),
-            " before it called unmount for pv-orders, while shop/orders-0 was still using it.",
-            &format!("kubelet restarted at {} ", timestamp::day(scene.at)),
-            "its log has 37 lines about failed requests to the API server.",
+            &format!(
+                "kubelet called unmount for pv-orders at {} {}, while shop/orders-0 was still using it.",
+                timestamp::day(scene.after(8050)),
+                clock(8050)
+            ),
+            " s before, at ",
+            &format!("had failed since {}: 25 lines before the tear-down.", clock(-40_000)),
             r"pv-orders \u{1b}[2J<script>\u{202e}",
         ],
     );
@@ -207,11 +215,139 @@ fn a_report_has_kubelets_words_and_no_markup_of_theirs() {
     let path = scene.file(&scene.klog());
     let words = ["report", "--out", "-", "--kubelet-log", path.to_str().unwrap()];
     says_who(&scene, &scene.node.verb(&[&words[..], &["--text"]].concat()).unwrap());
+    // Both are known from the log alone.
+    for name in ["pv-orders", "shop/orders-0"] {
+        says_who(&scene, &scene.node.verb(&[&words[..], &["--text", name]].concat()).unwrap());
+    }
     let page = scene.node.verb(&words).unwrap();
     assert!(
         page.contains("UnmountVolume.TearDown succeeded") && !page.contains("<script>"),
         "{page}"
     );
+}
+
+/// What kubelet 1.20 wrote of the incident.
+fn incident() -> Vec<(i64, u32, String)> {
+    let pod = format!("orders-0_shop({UID})");
+    let unread = format!(
+        "desired_state_of_world_populator.go:350] Error processing volume \"data\" for pod \"{pod}\": error processing PVC shop/data-orders-0: failed to fetch PVC from API server: Get \"https://10.0.0.1:6443/api/v1/namespaces/shop/persistentvolumeclaims/data-orders-0\": context deadline exceeded"
+    );
+    let name = "(UniqueName: \"incloud/disk/pv-orders\")";
+    let started = |after, place: &str, operation: &str, on: &str| {
+        (
+            after,
+            2345,
+            format!(
+                "reconciler.go:{place}] operationExecutor.{operation} started for volume \"pv-orders\" {name} {on}"
+            ),
+        )
+    };
+    let mut all: Vec<_> = (0..20).map(|nth| (-40_000 + nth * 2000, 1234, API.to_owned())).collect();
+    all.extend([
+        (0, 2345, "server.go:416] Version: v1.20.2".to_owned()),
+        (900, 2345, "server.go:1176] Started kubelet".to_owned()),
+        (3000, 2345, unread.clone()),
+        started(3600, "196", "UnmountVolume", &format!("pod \"{UID}\" (UID: \"{UID}\") ")),
+        started(3800, "312", "UnmountDevice", "on node \"node-a\" "),
+        started(4300, "333", "DetachVolume", "on node \"node-a\" "),
+        (8000, 2345, unread),
+    ]);
+    all
+}
+
+/// Of the incident itself there is only the log of the driver before this one.
+#[test]
+fn the_log_of_another_makers_driver_is_enough() {
+    let scene = Scene::new();
+    let path = scene.file(&scene.klog_of(incident()));
+    let log = scene.node.own().join("log");
+    for file in fs::read_dir(&log).unwrap().flatten() {
+        fs::remove_file(file.path()).unwrap();
+    }
+    let day = |at| timestamp::day(at).replace('-', "");
+    let line = |after, words: String| {
+        let at = scene.after(after);
+        format!("I{} {}000    7812 disk.go:83] {words}\n", &day(at)[4..], timestamp::clock(at))
+    };
+    let text = [
+        line(3650, format!("unmount /var/lib/kubelet/pods/{UID}/volumes/incloud~disk/pv-orders")),
+        line(4350, "detach pv-orders node-a".to_owned()),
+    ];
+    let name = format!("disk.node-a.root.log.INFO.{}-000000.7812", day(scene.at));
+    fs::write(log.join(&name), text.concat()).unwrap();
+    let words = [
+        "By its own log, kubelet called unmount, unmountdevice and detach for pv-orders at",
+        " It had restarted 3.6 s before, at ",
+        "could not read the claim shop/data-orders-0 from the API server (2 lines, the first at ",
+        ": 21 lines before the tear-down.",
+        "kubelet a new process; ",
+        "kubelet \"operationExecutor.DetachVolume started for volume \"pv-orders\" on node \"node-a\"\"",
+    ];
+    let told = scene.with_file(&path).unwrap();
+    assert!(told.starts_with("By its own log"), "{told}");
+    has(&told, &words);
+    for name in [&["pv-orders"][..], &[]] {
+        let kubelet = ["--text", "--out", "-", "--kubelet-log", path.to_str().unwrap()];
+        has(&scene.node.verb(&[&["report"], name, &kubelet[..]].concat()).unwrap(), &words);
+    }
+    // Without a moment nothing is looked for, and that is said.
+    fs::write(log.join(&name), "about pv-orders\n").unwrap();
+    has(&scene.with_file(&path).unwrap(), &["! Not seen: kubelet's log was not searched: no line"]);
+}
+
+/// kubelet 1.20 begins a file with each process.
+#[test]
+fn a_file_that_covers_one_side_of_a_call_is_named() {
+    let scene = Scene::new();
+    let of = |process: u32, name: &str| {
+        let words = incident().into_iter().filter(|(_, of, _)| *of == process).collect();
+        let path = scene.node.base().join(name);
+        fs::write(&path, scene.klog_of(words)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (old, new) = (of(1234, "kubelet.INFO.1"), of(2345, "kubelet.INFO.2"));
+    let with = |files: &[&str]| {
+        let files = files.iter().flat_map(|file| ["--kubelet-log", file]);
+        let words: Vec<_> = ["history", "pv-orders"].into_iter().chain(files).collect();
+        scene.node.verb(&words).unwrap()
+    };
+    let edge = |word: &str, after| format!("{word} at {}", timestamp::text(scene.after(after)));
+    let text = with(&[&old]);
+    has(
+        &text,
+        &["! Not seen: the rest of kubelet's log: ", "kubelet.INFO.1", &edge("ends", -2000)],
+    );
+    let text = with(&[&new]);
+    has(&text, &["kubelet.INFO.2", &edge("begins", 0), "It had started "]);
+    let text = with(&[&new, &old]);
+    has(&text, &["kubelet called unmountdevice, detach and unmount", "It had restarted "]);
+    assert!(!text.contains(&edge("ends", -2000)) && !text.contains(&edge("begins", 0)), "{text}");
+    let report = ["report", "--text", "--out", "-", "--kubelet-log", &new, "--kubelet-log", &old];
+    has(&scene.node.verb(&report).unwrap(), &["It had restarted "]);
+}
+
+/// At 391468d only those that were not kubelet or the controller-manager.
+#[test]
+fn a_tear_down_says_who_called_it() {
+    let scene = Scene::new();
+    let file =
+        scene.node.own().join(format!("log/incloud-disk.{}.jsonl", timestamp::day(scene.at)));
+    let log = fs::read_to_string(&file).unwrap();
+    for (parent, words) in [
+        ("\"parent\":\"kubelet\",", "keeps the volume (by kubelet)"),
+        ("\"parent\":\"kube-controller\",", "keeps the volume (by the controller-manager)"),
+        ("\"parent\":\"hyperkube\",", "keeps the volume (by hyperkube)"),
+        ("\"parent\":\"bash\\u001b\",", r"keeps the volume (by bash\u{1b})"),
+        ("\"parent\":\"?\",", "keeps the volume (caller unknown)"),
+        ("", "keeps the volume (caller unknown)"),
+    ] {
+        let of = log.replace("\"parent\":\"kubelet\",", parent);
+        assert!(parent.contains("kubelet") || of != log, "{log}");
+        fs::write(&file, of).unwrap();
+        let text = scene.node.verb(&["history", "pv-orders"]).unwrap();
+        has(&text, &[words]);
+        assert!(!text.contains("mounted for shop/orders-0 (caller"), "{text}");
+    }
 }
 
 /// What was there before stays as it was.
@@ -228,8 +364,8 @@ fn json_has_kubelets_words_under_a_key_of_their_own() {
     assert_eq!(kinds, ["api", "stop", "start", "start", "volume", "volume"], "{json}");
     assert_eq!((&rows[0]["count"], &rows[0]["at_ms"]), (&37.into(), &scene.after(-40_000).into()));
     let found = &json["kubelet"]["after_restart"][0];
-    assert_eq!((&found["op"], &found["kept_by"]), (&"unmount".into(), &"shop/orders-0".into()));
-    assert_eq!((&found["is_restart"], &found["api_failures"]), (&true.into(), &37.into()));
+    assert_eq!((&found["ops"], &found["kept_by"]), (&json!(["unmount"]), &"shop/orders-0".into()));
+    assert_eq!((&found["is_restart"], &found["api_failures"]), (&true.into(), &25.into()));
 }
 
 /// klog writes local time.
@@ -242,10 +378,18 @@ fn the_times_of_a_file_are_local() {
         let output = output_of(command.arg(&path).env("TZ", zone));
         String::from_utf8(output.stdout).unwrap()
     };
-    assert!(in_zone("UTC").contains("requests to the API server failed"));
+    assert!(in_zone("UTC").contains("API requests failed"));
     let east = in_zone("EAST-05:30");
-    assert!(!east.contains("requests to the API server failed"), "{east}");
-    has(&east, &["has no line of the time", "(UTC+05:30)"]);
+    assert!(!east.contains("API requests failed"), "{east}");
+    has(
+        &east,
+        &[
+            "has no line of the time",
+            "(UTC+05:30)",
+            "kubelet.log begins at ",
+            "kubelet.log ends at ",
+        ],
+    );
 }
 
 /// The story is shown all the same, and a line says what is missing and what to type.

@@ -70,6 +70,7 @@ fn the_log_of_another_makers_driver_is_shown_as_text() {
     let text = String::from_utf8(crate::support::output_of(&mut command).stdout).unwrap();
     assert!(text.contains(&format!("  | {line}\n")), "as it was written: {text}");
     assert_eq!(fs::read_dir(log).unwrap().count(), 3, "they are not ours to remove");
+    assert!(!text.contains("cannot be read"), "{text}");
 }
 
 /// At 7ba4fed everything was in UTC.
@@ -138,6 +139,9 @@ fn torn_lines_cost_no_other_line() {
         node.must(calls::is_attached("vol-1", "pv-1", "node-b"));
     }
     assert!(told(&node) >= 6, "{}", history(&node));
+    let all = node.verb(&["history"]).unwrap();
+    assert!(all.contains("! Not seen: ") && all.contains(" of the log cannot be read"), "{all}");
+    assert!(history(&node)["unreadable"].as_u64().unwrap() < 5);
 }
 
 #[test]

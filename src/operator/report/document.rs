@@ -22,6 +22,8 @@ pub(super) struct Document {
     pub(super) verdicts: Vec<VolumeVerdict>,
     /// How many findings of the doctor are errors, and how many are warnings.
     pub(super) findings: (usize, usize),
+    /// Who tore down volumes, and why, where kubelet's log and ours show it.
+    pub(super) conclusions: Vec<String>,
     /// A picture of each volume, the worst first.
     pub(super) panels: Vec<Panel>,
     /// How many have none.
@@ -116,6 +118,9 @@ impl Document {
             text += &hanging(&format!("{key:<10} "), value, str::to_owned);
         }
         text += &format!("\n{}\n{}\n", self.summary(), self.of_the_node());
+        for one in &self.conclusions {
+            text += &hanging("", one, str::to_owned);
+        }
         for section in &self.sections {
             let title = &section.title;
             text += &format!("\n\n{title}\n{}\n\n", "-".repeat(title.chars().count()));

@@ -34,7 +34,7 @@ const PANELS: usize = 100;
 pub(super) fn gather(
     configured: &Configured,
     volume: Option<&TypedVolume>,
-    log: &KubeletLog,
+    logs: &[KubeletLog],
     span: (Millis, Millis),
 ) -> Result<Document> {
     let config = &configured.config;
@@ -44,7 +44,7 @@ pub(super) fn gather(
     if let (Some(TypedVolume(typed)), None) = (volume, &sight.meant) {
         unseen.push(format!("which volume {typed} is, so this is about all of them"));
     }
-    let told = Told::of(config, &sight, log, span);
+    let told = Told::of(config, &sight, logs, span);
     let mut document = Document {
         node: wiring::this_node(config).map_or_else(|_| "this node".to_owned(), |n| n.to_string()),
         about: sight.meant.as_ref().map(|meant| printable(meant.label()).into_owned()),
@@ -52,6 +52,12 @@ pub(super) fn gather(
         findings: counted(&findings),
         unseen_volumes: sight.trouble.as_deref().map(|why| printable(why).into_owned()),
         left_out: told.left_out(),
+        conclusions: told
+            .kubelet
+            .conclusions()
+            .iter()
+            .map(|one| printable(one).into_owned())
+            .collect(),
         ..Document::default()
     };
     let rows = sight.status.as_ref().map(|status| status.volumes.as_slice()).unwrap_or_default();
@@ -280,8 +286,10 @@ fn story(told: &Told) -> String {
     if let Some(left_out) = told.left_out() {
         text += &format!("{left_out}\n\n");
     }
+    text += &told.kubelet.opening(PLAIN);
     text += &history::as_written(&told.older, PLAIN);
     text += &history::text(&told.kubelet.among(&told.entries), PLAIN);
+    text += &history::not_read(told.unreadable, PLAIN);
     text += &told.kubelet.closing(PLAIN);
     if text.is_empty() { "the log tells nothing of that time\n".to_owned() } else { text }
 }

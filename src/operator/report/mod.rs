@@ -12,10 +12,10 @@ mod sight;
 mod told;
 
 use super::configured::Configured;
+use super::kubelet_story;
 use super::terminal::{Stage, on_paper};
 use crate::cli::views::ReportArguments;
 use crate::host::clock;
-use crate::host::kubelet_log::KubeletLog;
 use crate::model::error::Result;
 use crate::model::timestamp::Millis;
 
@@ -33,10 +33,10 @@ pub(super) fn run(
     let now = clock::now();
     let since = arguments.since.unwrap_or(now.saturating_sub(A_DAY));
     let place = output::Place::of(arguments, &configured, now)?;
-    let log = KubeletLog::of(arguments.kubelet_log.as_deref())?;
+    let logs = kubelet_story::logs(&arguments.kubelet_log)?;
     let text = on_paper(redaction, || {
         let volume = arguments.volume.as_ref();
-        let document = gathering::gather(&configured, volume, &log, (since, now))?;
+        let document = gathering::gather(&configured, volume, &logs, (since, now))?;
         Ok(if arguments.text { document.text() } else { page::page(&document) })
     })?;
     place.write(&text, stage)

@@ -35,6 +35,9 @@ pub(super) fn page(document: &Document) -> String {
     );
     page += &paragraph("summary", &document.summary());
     page += &paragraph("node", &document.of_the_node());
+    for one in &document.conclusions {
+        page += &paragraph("node", one);
+    }
     page += "</header>\n<main>\n";
     verdicts(document, &mut page);
     contents(document, &mut page);

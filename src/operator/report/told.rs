@@ -31,6 +31,7 @@ pub(super) struct Told {
     pub(super) whole: BTreeMap<String, Vec<Entry>>,
     pub(super) older: Vec<Older>,
     pub(super) kubelet: KubeletStory,
+    pub(super) unreadable: usize,
     left_out: usize,
     pub(super) trouble: Option<String>,
 }
@@ -39,7 +40,7 @@ impl Told {
     pub(super) fn of(
         config: &Config,
         sight: &Sight,
-        log: &KubeletLog,
+        logs: &[KubeletLog],
         (since, now): (Millis, Millis),
     ) -> Self {
         let rows =
@@ -62,7 +63,7 @@ impl Told {
         let about_one = sight.meant.is_some();
         let recent =
             story(if about_one { names.clone() } else { BTreeSet::new() }, Some(since), true);
-        let (Story { entries, mut pods, older }, trouble) = match recent {
+        let (Story { entries, mut pods, older, names: asked, unreadable }, trouble) = match recent {
             Ok(story) => (story, None),
             Err(error) => (Story::default(), Some(error.to_string())),
         };
@@ -77,7 +78,7 @@ impl Told {
         let others = entries.into_iter().filter(|entry| !whole.contains_key(&key(entry)));
         let mut all: Vec<Entry> = others.collect();
         all.extend(whole.into_values().flatten());
-        let mut told = Self { older, trouble, ..Self::default() };
+        let mut told = Self { trouble, ..Self::default() };
         for mut entry in kernel_story::with_rows(config, all) {
             entry.text = shortened(&entry.text, LONGEST_ENTRY).into_owned();
             for name in [&mut entry.name, &mut entry.pod, &mut entry.by, &mut entry.disk] {
@@ -96,8 +97,9 @@ impl Told {
             entry
         }));
         told.left_out = keep_newest(&mut entries);
-        told.kubelet = KubeletStory::of(log, &entries, &pods);
-        told.entries = entries;
+        let story = Story { entries, pods, older, names: asked, unreadable };
+        told.kubelet = KubeletStory::of(logs, &story);
+        (told.entries, told.older, told.unreadable) = (story.entries, story.older, unreadable);
         told
     }
 

@@ -73,7 +73,7 @@ fn normal(text: &str) -> String {
         (r"\d+\s+\(?(root-[0-9a-f]+|prometheus\b)\)?", "PROCESS"),
         (r"(container|PROCESS)\s+[0-9a-f]{12}", "${1} ID"),
         // Here it is the test that calls.
-        (r"\(by\s+root-[0-9a-f]+\)", ""),
+        (r"\(by\s+[a-z0-9-]+\)", ""),
         (r"done\s+by\s+(root-[0-9a-f]+|PROCESS|systemd)", "done by CALLER"),
         (r"\[call\s+[0-9a-z-]+\]", "[call ID]"),
     ] {
