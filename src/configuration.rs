@@ -17,7 +17,6 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Which cloud.
     pub cloud: CloudConfig,
     /// Where an `OpenStack` cloud is and who we are there.
     pub openstack: Written,
@@ -27,11 +26,8 @@ pub struct Config {
     pub disks: DisksConfig,
     /// The embedded local cloud.
     pub local: LocalConfig,
-    /// This machine.
     pub node: NodeConfig,
-    /// Where things are.
     pub paths: Paths,
-    /// The log.
     pub log: LogConfig,
     /// Whether tear-downs of volumes in use are refused.
     pub guard: GuardPolicy,
@@ -135,7 +131,6 @@ pub struct Paths {
     pub state_dir: PathBuf,
     /// What must not.
     pub run_dir: PathBuf,
-    /// The log files.
     pub log_dir: PathBuf,
 }
 
@@ -169,7 +164,6 @@ impl Default for LogConfig {
 /// `log.level`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs, reason = "the words are their own description")]
 pub enum LogLevel {
     Error,
     Warn,
@@ -202,7 +196,6 @@ pub struct MetricsConfig {
 /// other calls have no limit of kubelet's, so a hung one would block its volume for ever.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[allow(missing_docs, reason = "each is named like its call")]
 pub struct Deadlines {
     pub attach: u64,
     pub detach: u64,

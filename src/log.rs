@@ -159,7 +159,6 @@ impl File {
         Self { name: format!("{PREFIX}.{day}.{SUFFIX}"), day, is_prose: false }
     }
 
-    /// Where it is.
     #[must_use]
     pub fn path(&self, folder: &Path) -> PathBuf {
         folder.join(&self.name)

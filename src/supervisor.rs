@@ -242,7 +242,6 @@ fn ended(status: WaitStatus) -> String {
 pub struct Failing {
     /// The exit status, also where what was said got lost.
     pub status: u8,
-    /// The words.
     pub text: fn(&Error) -> String,
     /// Whether they are the verb's answer, which a program reads, and no complaint beside it.
     pub is_answer: bool,
@@ -346,7 +345,6 @@ impl SameCall {
 /// part has a worker of its own.
 #[derive(Debug)]
 pub struct Part {
-    /// What it said.
     pub said: Vec<u8>,
     /// Why it was given up, if it was.
     pub given_up: Option<Error>,
@@ -361,7 +359,6 @@ pub struct Part {
 /// How a part is waited for.
 #[derive(Debug, Clone, Copy)]
 pub struct PartPatience {
-    /// In all.
     pub in_all: Duration,
     /// In one and the same system call.
     pub with_hanging: Option<Duration>,

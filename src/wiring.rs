@@ -46,7 +46,6 @@ const LOOK: Duration = Duration::from_secs(10);
 /// What a driver is made for.
 #[derive(Debug)]
 pub struct Setting<'a> {
-    /// The configuration.
     pub config: &'a Config,
     /// The file that it came from.
     pub origin: Option<&'a Path>,

@@ -52,7 +52,6 @@ impl std::str::FromStr for VolumeIdArgument {
 
 /// Shells that can complete what is typed.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-#[allow(missing_docs, reason = "each is its own description")]
 pub enum Shell {
     Bash,
     Zsh,

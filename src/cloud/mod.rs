@@ -29,7 +29,6 @@ use std::time::Duration;
 /// What a cloud can do, and how people call it and its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Its name.
     pub name: &'static str,
     /// Whether it is asked over a network. Then calls of one moment share its answers, how long its
     /// changes take is remembered, and its clock is compared with this machine's.

@@ -30,7 +30,6 @@ const BESIDE_KEY: &str = "incloud-disk-mounted-on.";
 /// one than the time before: two equal counts mean that no other server had it in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenure {
-    /// The server.
     pub server: ServerId,
     /// How often the server was another one.
     pub count: u64,
@@ -47,7 +46,6 @@ pub enum Note<'a> {
     Tenure(Option<&'a Tenure>),
     /// How far it has come.
     Life(&'a Life),
-    /// The server that has it mounted.
     MountedOn(Option<&'a ServerId>),
     /// A further server that has it mounted.
     MountedBeside(&'a ServerId),
@@ -99,7 +97,6 @@ pub struct Notes {
     pub tenure: Option<Tenure>,
     /// How far it has come.
     pub life: Option<Life>,
-    /// The server that has it mounted.
     pub mounted_on: Option<ServerId>,
     /// Further servers that have it mounted.
     pub mounted_beside: BTreeSet<ServerId>,

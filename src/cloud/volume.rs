@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 /// A volume as the cloud shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CloudVolume {
-    /// Its id.
     pub id: VolumeId,
     /// Its size in bytes.
     pub size: u64,
@@ -96,13 +95,11 @@ impl CloudVolume {
     }
 }
 
-/// One attachment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
     /// The attachment's own id, where it has one: a volume that was detached and attached again
     /// has another.
     pub id: Option<String>,
-    /// To whom.
     pub server: ServerId,
     /// Since when, in the cloud's words.
     pub since: Option<String>,
@@ -134,9 +131,7 @@ pub enum ServerState {
 /// A server as the cloud shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerView {
-    /// Its name.
     pub name: Option<String>,
-    /// Whether it runs.
     pub state: ServerState,
     /// What the cloud calls that, for people.
     pub word: String,
@@ -153,9 +148,7 @@ impl ServerView {
 /// A hold on a volume that is no finished attachment yet, or not any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
-    /// Its id.
     pub id: String,
-    /// For which server.
     pub server: Option<ServerId>,
     /// How far it is, in the cloud's word.
     pub word: String,

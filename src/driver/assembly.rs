@@ -58,19 +58,14 @@ pub struct Driver<'a> {
     pub ports: &'a Ports<'a>,
     /// Volumes go to servers.
     pub attaching: &'a Attaching<'a>,
-    /// Volumes leave servers.
     pub detaching: &'a Detaching<'a>,
-    /// The wait for a disk.
     pub disk_wait: &'a DiskWait<'a>,
     /// Mounts of volumes at their stage folders.
     pub staging: &'a Staging<'a>,
     /// Binds of volumes into the folders of consumers.
     pub publishing: &'a Publishing<'a>,
-    /// Unmounts.
     pub unmounting: &'a Unmounting<'a>,
-    /// Volumes that grow.
     pub expansion: &'a Expansion<'a>,
-    /// New file systems.
     pub formatter: &'a Formatter<'a>,
     /// What a person gives up.
     pub releasing: &'a Releasing<'a>,

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// The counts of one call.
 #[derive(Debug, Default)]
 pub struct CallCounts {
     refusals: RefCell<Vec<&'static str>>,

@@ -17,7 +17,6 @@ pub enum Outcome {
 /// A volume under the two names it goes by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// The cloud's.
     pub id: VolumeId,
     /// The orchestrator's; nothing if it says no more than the id.
     pub name: Option<VolumeName>,

@@ -26,7 +26,6 @@ pub struct Ports<'a> {
     pub maps: &'a dyn Maps,
     /// What stands on them.
     pub file_systems: &'a dyn FileSystems,
-    /// Where they are mounted.
     pub mounts: &'a dyn Mounts,
     /// What this machine remembers.
     pub records: &'a Records,
@@ -40,7 +39,6 @@ pub struct Ports<'a> {
     pub this_node: &'a NodeName,
     /// From which servers a volume may be taken.
     pub takeover: Takeover,
-    /// Who uses what.
     pub census: &'a dyn Census,
     /// How a mount takes another's place.
     pub remounts: &'a dyn Remounts,

@@ -14,9 +14,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// What a failure of the call names.
 #[derive(Debug, Clone)]
 pub struct Subject {
-    /// The call word.
     pub action: String,
-    /// The volume.
     pub object: String,
     /// The call's id.
     pub call_id: String,
@@ -30,7 +28,6 @@ impl Subject {
     }
 }
 
-/// The line of a reply for this reader.
 #[must_use]
 pub fn line_for(reader: AnswerReader, reply: &Reply) -> String {
     match reader {

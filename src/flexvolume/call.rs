@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 /// One call of kubelet or the controller-manager, fully typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "fields are named as their types")]
 pub enum Call {
     /// Are you there, and what can you do.
     Init,
@@ -43,7 +42,6 @@ pub enum Call {
 
 /// What a call names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is named like its field in the log")]
 pub struct About<'a> {
     pub volume: Option<&'a str>,
     pub name: Option<&'a str>,

@@ -24,7 +24,6 @@ pub const LAYOUT: Layout = Layout {
 /// A folder of kubelet's for one volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
-    /// Where it is.
     pub target: Target,
     /// The volume's name, the folder's last segment.
     pub name: VolumeName,

@@ -38,7 +38,6 @@ pub enum ChildWork {
     Unmount {
         /// The mount's id.
         mount: u32,
-        /// How.
         flags: MntFlags,
     },
     /// Writes out the file system at the path inside a mount namespace that we have open, if the

@@ -66,7 +66,6 @@ pub struct XfsGeometry {
     _rt_blocks: u64,
     _rt_extents: u64,
     _log_start: u64,
-    /// Its UUID.
     pub uuid: [u8; 16],
     _stripes: [u32; 2],
     _version: i32,
@@ -99,7 +98,6 @@ pub struct BtrfsInfo {
     _max_id: u64,
     /// How many disks it has.
     pub disks: u64,
-    /// Its UUID.
     pub uuid: [u8; 16],
     _rest: [u64; 124],
 }
@@ -266,7 +264,6 @@ pub struct MountNamespaceInfo {
 /// Where a file is, and what it is if it is a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileLocation {
-    /// The file system.
     pub file_system: DeviceNumber,
     /// The disk whose node it is.
     pub disk: Option<DeviceNumber>,

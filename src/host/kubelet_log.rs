@@ -34,7 +34,6 @@ const NEAR: u64 = 64 << 10;
 /// Where kubelet's log is.
 #[derive(Debug)]
 pub enum KubeletLog {
-    /// In the journal.
     Journal,
     /// In this file of this length.
     File(PathBuf, File, u64),

@@ -30,13 +30,11 @@ pub fn what_ends(left: &[LeftProcess]) -> &'static str {
 /// A process that hangs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftProcess {
-    /// Its number.
     pub pid: i32,
     /// When it began, in the kernel's ticks: another process of that number began at another time.
     pub start: u64,
     /// The machine's start that those are counted from.
     pub boot: String,
-    /// What it does.
     pub doing: String,
     /// In which system call it is, if the kernel says so.
     pub call: Option<String>,

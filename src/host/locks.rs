@@ -52,7 +52,6 @@ impl LockHolder {
         !matches!(self.state, State::Works)
     }
 
-    /// What ends it.
     fn end(&self) -> String {
         let pid = self.pid;
         match &self.state {

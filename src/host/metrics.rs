@@ -32,7 +32,6 @@ const LONGEST_TAKEN: u64 = 16 << 20;
 /// What is to be written, and where.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// The page.
     pub textfile: PathBuf,
     /// Where the counters are.
     pub state_dir: PathBuf,

@@ -174,7 +174,6 @@ pub enum AboveDisk<'a> {
 }
 
 impl<'a> AboveDisk<'a> {
-    /// The map.
     #[must_use]
     pub const fn map_above(&self) -> Option<&'a Device> {
         match self {
@@ -208,7 +207,6 @@ pub trait Maps {
     /// What tells the superblock from others that the kernel has in memory of a mount through this map, of which this is
     /// remembered; nothing if it is not there, or not compared.
     fn superblock(&self, map: &Device, mark: &JournalMark) -> Result<Option<String>>;
-    /// The volumes that have one.
     fn volumes(&self) -> Result<Vec<VolumeId>>;
     /// What waits in the volume's map fails, and so does all that comes while it has no disk.
     fn end_wait(&self, volume: &VolumeId) -> Result<()>;
@@ -280,9 +278,7 @@ pub trait FileSystems {
 /// A file system to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFileSystem {
-    /// Its type.
     pub kind: FsType,
-    /// Its UUID.
     pub uuid: String,
     /// Whether to overwrite what mkfs itself finds on the disk: a person gave it up.
     pub force: bool,
@@ -295,11 +291,9 @@ pub struct NewFileSystem {
 pub struct MountRequest<'a> {
     /// The volume, for the label in the mount table.
     pub id: &'a VolumeId,
-    /// The disk, proven.
     pub device: &'a Device,
     /// The file system on it.
     pub kind: FsType,
-    /// Its UUID.
     pub uuid: &'a str,
     /// Whether its superblock asks for a panic of the whole machine after an error.
     pub asks_for_panic: bool,
@@ -310,14 +304,12 @@ pub struct MountRequest<'a> {
     /// Whether another file system of the same UUID may be mounted: only when that is proven to be
     /// this one's dead mount.
     pub beside_its_twin: bool,
-    /// Where.
     pub target: &'a Path,
 }
 
 /// What lies in a folder that is about to be covered by a mount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hidden {
-    /// How many files.
     pub files: u64,
     /// How many bytes in them.
     pub bytes: u64,
@@ -373,7 +365,6 @@ pub trait Mounts {
     /// A copy of the mount, to put back what was taken off too early; nothing where the kernel
     /// cannot make one.
     fn copy_of(&self, mount: &Mount) -> Option<OwnedFd>;
-    /// Puts a copy back.
     fn put_back(&self, copy: OwnedFd, target: &Path) -> Result<()>;
     /// Takes the mount off, whatever still uses it: right only if its disk is dead.
     fn unmount_dead(&self, mount: &Mount, deadline: Deadline) -> Result<()>;

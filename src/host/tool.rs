@@ -48,7 +48,6 @@ impl ProgramOutput {
     }
 }
 
-/// Where a program is.
 pub fn locate(program: &str) -> Result<PathBuf> {
     let mut places = FOLDERS.iter().map(|folder| PathBuf::from(folder).join(program));
     places.find(|path| path.is_file()).ok_or_else(|| {

@@ -144,7 +144,6 @@ pub fn pod_of(folder: &str) -> Option<ConsumerId> {
 
 /// The part of a folder's name that is `pod` and a UID, if it begins so.
 enum Part<'a> {
-    /// As it is.
     Plain(&'a str),
     /// systemd takes a dash for a step in the tree of slices; kubelet writes underscores instead.
     Escaped(&'a str),

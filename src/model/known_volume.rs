@@ -21,7 +21,6 @@ pub struct KnownVolume {
     pub names: BTreeSet<String>,
     /// Who has or had it, with the name that people know them by, which may be empty.
     pub consumers: BTreeMap<ConsumerId, String>,
-    /// Its proven disk.
     pub disk: Option<DeviceNumber>,
     /// Numbers of disks that are gone, and that its mounts stood on.
     pub dead: BTreeSet<DeviceNumber>,
@@ -32,7 +31,6 @@ pub struct KnownVolume {
 /// What a person typed for a volume.
 #[derive(Debug, Clone, Copy)]
 pub struct TypedName<'a> {
-    /// The words.
     pub text: &'a str,
     /// The number of the block device that they name now, if they name one.
     pub number: Option<DeviceNumber>,
@@ -41,9 +39,7 @@ pub struct TypedName<'a> {
 /// Why a volume fits what was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fit {
-    /// It is its id.
     Id,
-    /// It is its name.
     Name,
     /// It is the name or the id of one that has it.
     Consumer(String),
@@ -60,7 +56,6 @@ pub enum Fit {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meant<'a> {
-    /// This one.
     One(&'a KnownVolume, Fit),
     /// Any of these: it must be asked which.
     Several(Vec<(&'a KnownVolume, Fit)>),

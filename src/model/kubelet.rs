@@ -14,12 +14,10 @@ pub enum Attacher {
     Unknown(String),
 }
 
-/// A kubelet that is running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningKubelet {
     /// Who attaches for it.
     pub attacher: Attacher,
-    /// Its root directory.
     pub root: PathBuf,
     /// How long it has been running; nothing if that cannot be determined.
     pub age: Option<Duration>,

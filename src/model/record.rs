@@ -60,7 +60,6 @@ pub struct VolumeRecord {
     /// The format of the writer.
     #[serde(default)]
     pub format: u32,
-    /// The volume.
     pub volume: VolumeId,
     /// The orchestrator's name of it, if another than the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,7 +290,6 @@ impl VolumeRecord {
         self.keep_faces();
     }
 
-    /// The folders of consumers that have it.
     pub fn published_folders(&self) -> impl Iterator<Item = (&ConsumerId, &Path)> {
         self.published.iter().flat_map(|(consumer, folders)| {
             folders.iter().map(move |folder| (consumer, folder.as_path()))
@@ -496,7 +494,6 @@ pub enum WaitCause {
 }
 
 impl WaitCause {
-    /// In a word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -521,7 +518,6 @@ pub struct MapIntent {
 /// Superblocks of one mount through a map, the newest last. The kernel changes one in memory first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenSuperblocks {
-    /// The map.
     pub map: DiskMoment,
     /// What tells each from the others.
     pub fingerprints: Vec<String>,
@@ -532,7 +528,6 @@ pub struct SeenSuperblocks {
 pub struct MapWait {
     /// When it was seen first.
     pub since: Uptime,
-    /// What it waits for.
     #[serde(default)]
     pub cause: WaitCause,
     /// Why the disk that is here was not put under the map.
@@ -554,7 +549,6 @@ impl MapWait {
 pub struct Switching {
     /// The boot of the machine: namespaces and mounts are numbered anew with each.
     pub boot: String,
-    /// The namespace.
     #[serde(flatten)]
     pub sign: NamespaceSign,
     /// What is to be in the end.
@@ -573,7 +567,6 @@ impl Switching {
 /// something beside it that no later one has. What an older version wrote has the number alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceSign {
-    /// Its number.
     pub namespace: u64,
     /// The kernel's count of mount namespaces, where it tells that (Linux 6.11).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -637,7 +630,6 @@ impl DiskMoment {
 /// A format that was begun.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Formatting {
-    /// The disk.
     pub disk: DiskMoment,
     /// The file system that is being made.
     pub fs_type: String,
@@ -648,10 +640,8 @@ pub struct Formatting {
 /// A stage mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Staged {
-    /// Where.
     #[serde(with = "super::path_text")]
     pub folder: PathBuf,
-    /// Of which disk.
     pub disk: DiskMoment,
     /// The file system's type.
     pub fs_type: String,
@@ -678,9 +668,7 @@ pub struct Staged {
 /// A file system that was mounted, and in which attachment of the volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastFileSystem {
-    /// Its UUID.
     pub uuid: String,
-    /// The disk that it was on.
     pub disk: DiskMoment,
     /// The cloud's own mark of the attachment, where it was asked: a later attachment has another.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -74,7 +74,6 @@ impl Zone {
     }
 }
 
-/// A moment in a text.
 struct TextMoment<'a> {
     at: Millis,
     written: &'a str,

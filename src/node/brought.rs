@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 /// What a person brings.
 #[derive(Debug, Default)]
 pub struct BroughtFiles {
-    /// The configuration.
     pub config: Option<BroughtFile>,
     /// A `cloud.conf`, which a configuration names.
     pub credentials: Option<BroughtFile>,
@@ -29,7 +28,6 @@ impl BroughtFiles {
 pub struct BroughtFile {
     /// Its path, for people.
     pub path: PathBuf,
-    /// What is in it.
     pub text: String,
     /// Who else can read or change it.
     doubt: Option<&'static str>,

@@ -38,7 +38,6 @@ pub struct ConfigurationPlan {
 pub struct KeptCredentials {
     /// Where it comes from, for people.
     pub from: PathBuf,
-    /// What is in it.
     pub text: String,
 }
 

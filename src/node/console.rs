@@ -33,7 +33,6 @@ impl Console {
 pub struct Stop {
     /// What was found and what ends it; each line is one that is shown.
     pub text: String,
-    /// The exit status.
     pub status: u8,
 }
 

@@ -14,7 +14,6 @@ fn wrong<'a>(what: &'a str, path: &'a Path) -> impl Fn(std::io::Error) -> Error 
     move |error| Error::io(format!("{what} {}", path.display()), &error)
 }
 
-/// The folder that a path is in.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))

@@ -27,13 +27,10 @@ pub const USUAL_ROOT: &str = "/var/lib/kubelet";
 /// A kubelet that runs, and what it was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kubelet {
-    /// Its process.
     pub pid: u32,
     /// The folder of volume plugins.
     pub plugin_dir: PathBuf,
-    /// What says so.
     pub plugin_dir_from: PluginDirSource,
-    /// Its root folder.
     pub root_dir: PathBuf,
     /// Who attaches for it.
     pub attacher: Attacher,

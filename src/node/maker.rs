@@ -5,7 +5,6 @@ use super::site::{Plugins, Site};
 use super::{durable, record, trial};
 use std::path::Path;
 
-/// Whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverMaker {
     /// Nothing is there.

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 /// Our own hidden names, which are no part of it.
 const OURS: [&str; 2] = [".disk", ".leaving"];
 
-/// Its folder, as it was.
 fn folder_in(kept: &Path) -> PathBuf {
     kept.join("incloud~disk")
 }

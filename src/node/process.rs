@@ -17,7 +17,6 @@ pub fn numbers(proc: &Path) -> Vec<u32> {
     pids
 }
 
-/// The folder of one.
 #[must_use]
 pub fn folder(proc: &Path, pid: u32) -> PathBuf {
     proc.join(pid.to_string())

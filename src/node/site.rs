@@ -39,15 +39,12 @@ impl OwnProgram {
 /// One word on one machine.
 #[derive(Debug)]
 pub struct Site {
-    /// What is done.
     pub word: NodeWord,
     /// What was asked for.
     pub options: NodeOptions,
-    /// Where it speaks.
     pub console: Console,
     /// The root of the machine, for packages, images and containers; empty for this one.
     pub destdir: PathBuf,
-    /// Processes and mounts.
     pub proc: PathBuf,
     /// What is there while systemd runs.
     pub systemd: PathBuf,
@@ -189,7 +186,6 @@ impl Site {
 /// Kubelet's plugin folder, and the driver's in it.
 #[derive(Debug, Clone)]
 pub struct Plugins {
-    /// kubelet's.
     pub folder: PathBuf,
 }
 
@@ -200,7 +196,6 @@ impl Plugins {
         self.folder.join("incloud~disk")
     }
 
-    /// The driver.
     #[must_use]
     pub fn driver(&self) -> PathBuf {
         self.driver_folder().join("disk")

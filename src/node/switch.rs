@@ -24,14 +24,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct BegunChange {
     /// Which change an earlier word had made without noting it; that is done now.
     pub settled: Option<NodeWord>,
-    /// Held by it.
     lock: Option<Flock<File>>,
 }
 
 /// A driver to be put there.
 #[derive(Debug)]
 pub struct NewDriver {
-    /// Itself.
     pub file: File,
     /// Where it is, to be asked there; nothing if it is the program that runs.
     pub path: Option<PathBuf>,
@@ -44,7 +42,6 @@ pub struct NewDriver {
 /// How another maker's driver stood in its folder.
 #[derive(Debug)]
 pub struct ForeignShape {
-    /// Its permissions.
     pub mode: u32,
     /// Where it led to, if it was a link that still leads to the same.
     pub link: Option<PathBuf>,

@@ -190,7 +190,6 @@ pub struct Room {
     pub is_read_only: bool,
 }
 
-/// That room.
 pub fn room_at(path: &Path) -> Result<Room> {
     use nix::sys::statvfs::{FsFlags, statvfs};
     let there = path.ancestors().find(|above| above.exists()).unwrap_or(path);

@@ -38,7 +38,6 @@ pub(super) struct LogQuery {
 /// What the log tells.
 #[derive(Debug, Default)]
 pub(super) struct Story {
-    /// The calls.
     pub(super) entries: Vec<Entry>,
     /// The names of pods by their UIDs.
     pub(super) pods: BTreeMap<String, String>,
@@ -56,7 +55,6 @@ pub(super) struct Story {
 pub(super) struct Older {
     /// The day of its file.
     pub(super) day: String,
-    /// The line.
     pub(super) line: String,
 }
 

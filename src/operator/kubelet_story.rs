@@ -63,7 +63,6 @@ pub(super) struct KubeletStory {
     unread: Vec<String>,
 }
 
-/// A start of kubelet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KubeletStart {
     pub(super) at: Millis,

@@ -18,10 +18,8 @@ use serde::Serialize;
 /// One volume and what is thought of it.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Row {
-    /// What was seen.
     #[serde(flatten)]
     pub(super) facts: VolumeFacts,
-    /// What follows.
     pub(super) verdict: Verdict,
     /// The last call that did something, or tried to.
     pub(super) last_call: Option<Entry>,
@@ -38,7 +36,6 @@ pub(super) struct Status {
     pub(super) at: String,
     /// Whether the cloud answered; if not, why.
     pub(super) cloud_answered: bool,
-    /// That.
     pub(super) cloud_silence: Option<String>,
     /// Mounts in other namespaces of volumes that the cloud does not know.
     pub(super) not_ours: Vec<String>,
@@ -246,7 +243,6 @@ fn shortened(name: &str) -> &str {
     if is_uuid { &name[..begin + FIRST_PART] } else { name }
 }
 
-/// Where its disk is.
 pub(super) fn disk(facts: &VolumeFacts) -> String {
     let is_mounted = facts.mounts.iter().any(|mount| mount.on == MountedOn::Gone);
     match &facts.disk {

@@ -59,7 +59,6 @@ pub(super) fn printable(text: &str) -> Cow<'_, str> {
 /// Where a verb speaks.
 #[expect(missing_debug_implementations, reason = "it borrows a stream")]
 pub struct Stage<'a> {
-    /// The stream.
     pub out: &'a mut dyn Write,
     /// Whether it is a terminal.
     pub is_terminal: bool,
@@ -80,7 +79,6 @@ impl Stage<'_> {
         }
     }
 
-    /// Says a value as JSON.
     pub(super) fn say_json(&mut self, value: &impl serde::Serialize) -> Result<bool> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|error| Error::new(Kind::Bug, error.to_string()))?;

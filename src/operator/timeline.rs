@@ -17,7 +17,6 @@ pub const SAID: &str = "what the kernel said of the disk";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// It was done.
     Done,
     /// It was so already.
     Already,
@@ -25,7 +24,6 @@ pub enum Ending {
     Asked,
     /// The guard refused it.
     Refused,
-    /// It failed.
     Failed,
     /// Its end is not in the log: it was killed, or it is under way.
     Open,
@@ -33,7 +31,6 @@ pub enum Ending {
     Event,
 }
 
-/// One entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// When it began, in milliseconds since 1970.
@@ -45,7 +42,6 @@ pub struct Entry {
     /// When it happened last, if more than once.
     #[serde(rename = "until_ms")]
     pub until: Option<Millis>,
-    /// How often.
     pub count: u64,
     /// The volume's id, where it is known.
     pub volume: Option<String>,
@@ -57,13 +53,10 @@ pub struct Entry {
     pub by: Option<String>,
     /// Whether it is a person's verb, and no call.
     pub is_persons: bool,
-    /// The pod.
     pub pod: Option<String>,
-    /// The node.
     pub node: Option<String>,
     /// The disk that was worked on.
     pub disk: Option<String>,
-    /// How it ended.
     pub ending: Ending,
     /// The kind of a failure.
     pub kind: Option<String>,

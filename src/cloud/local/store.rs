@@ -27,7 +27,6 @@ use std::time::Duration;
 pub struct VolumeFile {
     /// The format of the writer.
     pub format: u32,
-    /// The volume.
     pub id: VolumeId,
     /// Its size in bytes.
     pub size: u64,
@@ -85,7 +84,6 @@ impl Shelf {
         Self { dir: fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf()) }
     }
 
-    /// The image of a volume.
     #[must_use]
     pub fn image(&self, id: &VolumeId) -> PathBuf {
         self.dir.join("volumes").join(format!("{id}.img"))

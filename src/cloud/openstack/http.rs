@@ -24,7 +24,6 @@ use std::time::{Duration, SystemTime};
 pub(super) use reqwest::Method;
 use reqwest::Url;
 
-/// One request.
 pub(super) struct Request<'a> {
     pub(super) method: Method,
     pub(super) url: String,

@@ -69,7 +69,6 @@ pub struct OpenStack {
 /// What this machine is configured to be.
 #[derive(Debug, Clone)]
 pub struct OwnNode {
-    /// Its name.
     pub name: NodeName,
     /// Whether Kubernetes is known to call it so; the host's name may be no node's, or another's.
     pub is_name_certain: bool,

@@ -14,7 +14,6 @@ use std::time::Duration;
 /// How the name of a place ends that is in.
 const INSIDE: &str = "in";
 
-/// A queue.
 #[derive(Debug, Clone)]
 pub(super) struct Queue {
     folder: PathBuf,

@@ -11,7 +11,6 @@ pub(super) struct VolumeBody {
     pub(super) volume: CinderVolume,
 }
 
-/// A volume.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct CinderVolume {
     pub(super) id: String,
@@ -64,7 +63,6 @@ impl CinderVolume {
 pub(super) struct VolumeAttachment {
     /// Its own id; the field `id` is the volume's.
     pub(super) attachment_id: Option<String>,
-    /// Whose it is.
     pub(super) volume_id: Option<String>,
     pub(super) server_id: String,
     pub(super) attached_at: Option<String>,

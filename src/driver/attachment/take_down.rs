@@ -27,7 +27,6 @@ use std::time::Instant;
 /// What became of a volume that no call asked for.
 #[derive(Debug)]
 pub struct TakenDown {
-    /// The volume.
     pub id: VolumeId,
     /// What was done, or what went wrong.
     pub outcome: Result<&'static str>,

@@ -37,7 +37,6 @@ const CONTROLLER_ATTACHES_WITHIN: Duration = Duration::from_secs(30);
 /// How often the cloud is asked meanwhile.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
-/// The wait for a disk.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct DiskWait<'a> {
     pub(crate) cloud: &'a dyn Cloud,

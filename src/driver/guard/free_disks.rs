@@ -45,7 +45,6 @@ pub(crate) enum DiskState {
     Held(String),
     /// There is no way to it from here, and no user of it was found.
     Unseen {
-        /// Why.
         why: String,
         /// Whether everything that could use it was looked at.
         is_looked_at: bool,

@@ -243,7 +243,6 @@ impl LettingGo<'_> {
 /// Who of a consumer's has the volume.
 #[derive(Default)]
 struct Users {
-    /// Where they live.
     uses: Vec<NamespaceUse>,
     /// Those of whom that cannot be told.
     unplaced: Vec<Holder>,

@@ -99,7 +99,6 @@ impl RemoteMarks<'_> {
         }
     }
 
-    /// Remembers a mark that was left.
     pub(crate) fn remember_mark(&self, id: &VolumeId, left: LeftMark) {
         let noted = self.records.update(id, |record| {
             record.is_life_told = true;

@@ -33,7 +33,6 @@ pub(crate) struct Covering<'a> {
     pub(crate) own_maps: &'a OwnMaps<'a>,
 }
 
-/// A map that is over its disk.
 #[derive(Debug)]
 pub(crate) struct MapOverDisk {
     /// The map, as the disk that is mounted.

@@ -33,7 +33,6 @@ pub(crate) struct StaleMounts {
     pub(crate) dead: Vec<DeviceNumber>,
     /// The mounts of these in our own namespace.
     pub(crate) own: Vec<Mount>,
-    /// … and in others.
     pub(crate) elsewhere: Vec<NamespaceUse>,
     /// Why there may be others still.
     pub(crate) untold: Option<String>,

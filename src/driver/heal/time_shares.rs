@@ -16,7 +16,6 @@ const OTHERS_ON_THE_WAY: Duration = Duration::from_secs(5);
 /// How much time a heal has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeShares {
-    /// When it ends.
     pub(crate) until: Deadline,
     is_on_the_way: bool,
 }

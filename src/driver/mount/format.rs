@@ -30,7 +30,6 @@ const SETTLE_WAIT: Duration = Duration::from_secs(5);
 /// What a person sees before a disk is formatted.
 #[derive(Debug, Clone)]
 pub struct OnDisk {
-    /// The disk.
     pub disk: Device,
     /// What stands on it, in words.
     pub contents: String,

@@ -47,7 +47,6 @@ const SETTLE_WAIT: Duration = Duration::from_secs(5);
 pub struct StageOptions {
     /// The file system asked for; nothing means what is there, ext4 for a blank disk.
     pub file_system: Option<FsType>,
-    /// Options of the mount.
     pub mount_options: MountOptions,
     /// Options of a new file system.
     pub mkfs_options: MkfsOptions,

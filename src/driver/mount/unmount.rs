@@ -31,7 +31,6 @@ use crate::ownership::mount_place::MountPlaces;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Whose mount it is.
 enum MountRole<'a> {
     Consumer(&'a ConsumerId),
     Stage,
@@ -78,7 +77,6 @@ impl DisksToFree {
     }
 }
 
-/// Unmounts.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 pub struct Unmounting<'a> {
     pub(crate) devices: &'a dyn Devices,

@@ -49,7 +49,6 @@ impl Namespace {
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Namespaces {
-    /// This thread's.
     pub(super) own: NamespaceId,
     /// Every one, this thread's first.
     pub(super) all: Vec<Namespace>,

@@ -28,7 +28,6 @@ pub(super) struct CgroupTrees {
     below_pods: bool,
 }
 
-/// The processes of one pod.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PodProcesses {
     /// Every process of it now, those that ended just now perhaps included.

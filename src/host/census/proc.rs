@@ -22,7 +22,6 @@ use std::time::Instant;
 /// One thread, in whose place most of `/proc` can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Task {
-    /// The process.
     pub(super) pid: u32,
     /// The thread, if it is not the first one.
     thread: Option<u32>,

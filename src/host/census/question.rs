@@ -30,7 +30,6 @@ pub(super) struct Batch {
 /// depends on the volumes in question and not on how many mounts users make.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Filter {
-    /// The file systems.
     pub(super) numbers: Vec<DeviceNumber>,
     /// Also mounts whose source is one of our labels at or below this path.
     pub(super) label: Option<PathBuf>,
@@ -174,7 +173,6 @@ impl Why {
     }
 }
 
-/// An error of the kernel.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct KernelError {
     errno: Option<i32>,

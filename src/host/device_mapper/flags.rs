@@ -2,11 +2,9 @@
 
 /// The map refuses writes.
 pub(super) const READ_ONLY: u32 = 1;
-/// It is suspended.
 pub(super) const SUSPENDED: u32 = 1 << 1;
 /// The table is told, and not how its targets are.
 pub(super) const TELL_TABLE: u32 = 1 << 4;
-/// It has a table.
 pub(super) const HAS_TABLE: u32 = 1 << 5;
 /// It has a second one, which waits for its turn.
 pub(super) const HAS_SECOND_TABLE: u32 = 1 << 6;

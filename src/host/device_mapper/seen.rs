@@ -8,7 +8,6 @@ use std::path::Path;
 /// A map of ours in sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenMap {
-    /// Which.
     pub(crate) uuid: MapUuid,
     /// The kernel's name of it, such as `dm-0`.
     pub(crate) kernel_name: String,

@@ -26,7 +26,6 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
-/// The work in one namespace.
 pub(in crate::remount) struct NamespaceWork<'a> {
     pub(in crate::remount) inside: &'a Inside,
     /// The mounts there: before the work, then before each switch.

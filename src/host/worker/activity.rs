@@ -33,7 +33,6 @@ pub(super) struct Slot {
 /// What all of them do.
 #[derive(Debug)]
 pub(super) struct Board {
-    /// The worker itself.
     pub(super) own: Slot,
     /// The file of the driver's own that it uses: that one may lie on a disk that hangs too.
     pub(super) file: Slot,

@@ -123,7 +123,6 @@ impl Signals {
         as_result(SignalFd::with_flags(&watched, flags)).map(Self)
     }
 
-    /// One that came.
     #[must_use]
     pub fn came(&mut self) -> Option<Signal> {
         let info = self.0.read_signal().ok()??;

@@ -7,10 +7,8 @@ use crate::ids::ServerId;
 use std::fmt;
 use std::time::Duration;
 
-/// A request to attach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachRequest {
-    /// To which server.
     pub server: ServerId,
     /// When it was asked for, in seconds since 1970 by the cloud's clock.
     pub at: u64,

@@ -207,7 +207,6 @@ pub struct Device {
 /// A disk's transport, and what the configuration says of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// The transport.
     pub transport: Transport,
     /// What a disk of it may be.
     pub admission: Admission,
@@ -242,7 +241,6 @@ impl Device {
 /// A link that names the volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// The link.
     pub link: PathBuf,
     /// What is written in it.
     pub target: Option<PathBuf>,
@@ -253,7 +251,6 @@ pub struct Link {
 /// A link that names the volume and does not lead to its disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkFault {
-    /// The link.
     pub link: PathBuf,
     /// What is wrong with it.
     pub what: String,

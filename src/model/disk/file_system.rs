@@ -54,7 +54,6 @@ impl fmt::Display for FsType {
 /// What a superblock says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Its type.
     pub kind: FsType,
     /// Its UUID, as 32 hexadecimal digits with dashes.
     pub uuid: String,

@@ -50,7 +50,6 @@ impl fmt::Display for Life {
 /// What the decision is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts<'a> {
-    /// The volume.
     pub volume: &'a VolumeId,
     /// Its proven disk: the kernel's name, the size in bytes, and whether it refuses writes.
     pub disk: (&'a str, u64, bool),
@@ -84,9 +83,7 @@ pub enum FormatRequester {
 /// Why a disk is not formatted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Objection {
-    /// What was found.
     pub cause: String,
-    /// What ends it.
     pub hint: String,
     /// Whether a person may go on all the same.
     pub yields_to_a_person: bool,

@@ -19,7 +19,6 @@ pub enum After {
 
 /// The signals by which programs are told to open their files anew, or to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each is named like its signal")]
 pub enum Wakeup {
     Hup,
     Usr1,

@@ -38,7 +38,6 @@ pub struct Process {
     pub pid: u32,
     /// The kernel's short name of it; empty if it ended meanwhile.
     pub command: String,
-    /// Whose it is.
     pub owner: Owner,
     /// The user as whom it runs; none if that could not be read.
     pub user: Option<u32>,
@@ -86,7 +85,6 @@ pub struct PodUsers {
 /// A process of a pod that has the volume in its mount namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// The process.
     pub process: Process,
     /// Where the volume is mounted, as the process sees it.
     pub places: Vec<PathBuf>,
@@ -118,18 +116,12 @@ pub struct NamespaceUse {
 pub enum NamespaceKeeper {
     /// It is mounted, as `ip netns` and its like do.
     MountedAt {
-        /// Where.
         place: PathBuf,
         /// In which namespace; unknown as above.
         within: Option<NamespaceId>,
     },
     /// A process has it open.
-    OpenIn {
-        /// Who.
-        process: Process,
-        /// Its descriptor.
-        descriptor: u32,
-    },
+    OpenIn { process: Process, descriptor: u32 },
     /// This process may live there: it, and perhaps others, could not be examined.
     Unexamined(Process),
 }
@@ -141,9 +133,7 @@ pub enum Tie {
     Descriptor(u32),
     /// A file mapped into memory.
     Map,
-    /// The working folder.
     WorkingFolder,
-    /// The root folder.
     RootFolder,
     /// Files that wait in a UNIX socket to be received, or that an `io_uring` has: the kernel does not tell whether
     /// they are of this file system.
@@ -153,9 +143,7 @@ pub enum Tie {
 /// A process that holds a file of the file system.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FileUse {
-    /// Who.
     pub process: Process,
-    /// How.
     pub tie: Tie,
     /// What, as the kernel spells it for us: a label.
     pub path: PathBuf,
@@ -167,9 +155,7 @@ pub struct FileUse {
 /// exclusively.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeUse {
-    /// Who.
     pub process: Process,
-    /// Its descriptor.
     pub descriptor: u32,
     /// The node it was opened by.
     pub path: PathBuf,
@@ -189,7 +175,6 @@ pub enum KernelUse {
     },
     /// A loop device.
     Loop {
-        /// Its name.
         device: String,
         /// The file or node behind it, as the kernel spells it for us.
         file: PathBuf,
@@ -241,9 +226,7 @@ pub fn plain(path: &Path) -> String {
 /// Something that could not be read; a holder of the disk may hide there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Untold {
-    /// What.
     pub what: String,
-    /// Why.
     pub why: String,
     /// The pods whose it is: it counts for the volumes that they have or had.
     pub pods: BTreeSet<ConsumerId>,
@@ -298,7 +281,6 @@ pub struct DeviceUses {
     pub possible: Vec<FileUse>,
     /// Processes with its disk open.
     pub nodes: Vec<NodeUse>,
-    /// The kernel itself.
     pub kernel: Vec<KernelUse>,
     /// What could not be read.
     pub untold: Vec<Untold>,

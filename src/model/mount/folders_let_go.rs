@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 /// A process: a number alone is given to another one after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
-    /// Its id.
     pub pid: u32,
     /// When it began, in the kernel's ticks since the machine's start.
     pub began: u64,
@@ -30,7 +29,6 @@ pub struct LetGo {
 /// All that is remembered of it of one volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LetGoes {
-    /// The folders, by consumer.
     #[serde(default)]
     pub folders: BTreeMap<ConsumerId, LetGo>,
     /// The process that named the volume last: it brings the volume to its end.

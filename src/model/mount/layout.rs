@@ -125,9 +125,7 @@ pub struct StageTarget(pub Target);
 /// A folder at which a consumer has a volume: it may have it at several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishTarget {
-    /// The consumer.
     pub consumer: ConsumerId,
-    /// The folder.
     pub folder: Target,
 }
 

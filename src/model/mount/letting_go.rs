@@ -28,7 +28,6 @@ pub enum Ruling<'a> {
 pub struct Kept {
     /// Where it is; unknown if the only processes there do not let their links be read.
     pub namespace: Option<NamespaceId>,
-    /// The mount.
     pub mount: Mount,
 }
 

@@ -19,7 +19,6 @@ pub struct MountOptions {
 
 /// A property of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "mount(8) describes them under these names")]
 pub enum Flag {
     NoSuid,
     NoDev,

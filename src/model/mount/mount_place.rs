@@ -12,7 +12,6 @@ use std::path::Path;
 /// What a look at a folder found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Look {
-    /// What stands there.
     pub stands: Stands,
     /// The table that says so.
     pub table: MountTable,
@@ -37,7 +36,6 @@ pub enum Stands {
 /// A mount that is out of reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Covered {
-    /// The mount.
     pub hidden: Mount,
     /// What is seen in its place, if the table has it: in a chroot its root is not there.
     pub by: Option<Mount>,

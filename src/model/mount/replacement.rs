@@ -106,7 +106,6 @@ pub struct Propagation {
 }
 
 impl Propagation {
-    /// That of a mount.
     #[must_use]
     pub fn of(mount: &Mount) -> Self {
         Self::parse(&mount.propagation)
@@ -137,7 +136,6 @@ pub struct MountIntent {
     /// Its id, where it stays the same mount; nothing if it takes another one's place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u32>,
-    /// Its file system.
     pub number: DeviceNumber,
     /// Where it is, as seen in its namespace.
     #[serde(with = "crate::path_text")]

@@ -8,7 +8,6 @@ use std::fmt;
 /// A disk of which it is not proven that it is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Doubt {
-    /// In which state it is.
     pub state: String,
     /// What a person can do about a disk of that kind, who knows more.
     pub way: Option<String>,

@@ -14,7 +14,6 @@ use crate::shield::own_map::{MapState, OwnMap};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// One volume.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VolumeFacts {
     /// The cloud's id; nothing if only a folder of it was found.
@@ -65,14 +64,12 @@ pub enum DiskFact {
     None,
     /// Which disk it is cannot be told: several show the identity, or one shows too little.
     Ambiguous {
-        /// What was found.
         why: String,
         /// The disks that show the identity.
         among: Vec<DeviceNumber>,
     },
     /// It could not be determined.
     Unseen {
-        /// Why.
         why: String,
         /// What to check; nothing where another user sees more.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +104,6 @@ impl DiskFact {
 pub struct Disk {
     /// The kernel's name.
     pub name: String,
-    /// Its number.
     pub number: DeviceNumber,
     /// Its size in bytes.
     pub size: u64,
@@ -142,7 +138,6 @@ impl Disk {
 pub struct MapFact {
     /// The kernel's name.
     pub name: String,
-    /// Its number.
     pub number: DeviceNumber,
     /// What becomes of a read or a write.
     pub state: MapState,
@@ -186,12 +181,10 @@ impl MapFact {
 pub enum CloudFact {
     /// Nothing: it was not asked, or did not answer. That is no "detached".
     Unknown {
-        /// Why.
         why: String,
     },
     /// There is no such volume.
     Missing,
-    /// This.
     Known(CloudView),
 }
 
@@ -202,7 +195,6 @@ pub struct CloudView {
     pub status: VolumeStatus,
     /// Its size in bytes.
     pub size: u64,
-    /// Its name there.
     pub name: Option<String>,
     /// The orchestrator's name that an attach left with it.
     pub recorded_name: Option<VolumeName>,
@@ -285,10 +277,8 @@ impl From<Option<&MountVerdict>> for MountedOn {
     }
 }
 
-/// One mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MountFact {
-    /// Whose.
     pub role: Role,
     /// Where, as seen in its namespace.
     #[serde(serialize_with = "crate::path_text::shown")]
@@ -297,14 +287,12 @@ pub struct MountFact {
     pub on: MountedOn,
     /// What the heal makes of it; nothing if that could not be told.
     pub verdict: Option<MountVerdict>,
-    /// The number of that.
     pub number: DeviceNumber,
     /// Which folder of the file system.
     #[serde(serialize_with = "crate::path_text::shown")]
     pub root: PathBuf,
     /// The file system's type.
     pub fs_type: String,
-    /// Its own options.
     pub options: String,
     /// Those of the whole file system.
     pub super_options: String,
@@ -365,13 +353,11 @@ impl MountFact {
 /// A process, as a person can find it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProcessFact {
-    /// Its id.
     pub pid: u32,
     /// The kernel's short name of it.
     pub command: String,
     /// The runtime's id of its container.
     pub container: Option<String>,
-    /// Its pod.
     pub pod: Option<ConsumerId>,
 }
 
@@ -389,7 +375,6 @@ impl From<&Process> for ProcessFact {
 /// A pod that has or had the volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PodFact {
-    /// Its UID.
     pub uid: ConsumerId,
     /// The name that people know it by, where it was told.
     pub name: Option<String>,
@@ -408,7 +393,6 @@ impl PodFact {
 /// A tear-down that was refused and has not succeeded since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RefusalFact {
-    /// Which.
     #[serde(skip)]
     pub tear_down: TearDown,
     /// Which, in the caller's words, with the consumer's id.
@@ -425,7 +409,6 @@ pub struct RefusalFact {
     pub since: u64,
     /// When it was asked for last.
     pub last: u64,
-    /// How often.
     pub count: u64,
     /// Whether it is still asked for.
     pub is_current: bool,
@@ -434,7 +417,6 @@ pub struct RefusalFact {
 /// A pod's folder that was unmounted while the pod had the volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LetGoFact {
-    /// The pod.
     pub pod: ConsumerId,
     /// When, in milliseconds since 1970.
     pub since: u64,
@@ -459,13 +441,11 @@ pub struct LeftAttached {
 /// What this machine remembers of the volume.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RecordFact {
-    /// The file.
     pub file: PathBuf,
     /// Whether there is one.
     pub is_there: bool,
     /// Why it could not be read.
     pub unseen: Option<String>,
-    /// Where it was staged.
     pub staged: Option<PathBuf>,
     /// The file system's UUID then.
     pub uuid: Option<String>,
@@ -486,9 +466,7 @@ pub struct RecordFact {
 /// A link that names the volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LinkFact {
-    /// The link.
     pub link: PathBuf,
-    /// Where it leads.
     pub target: Option<PathBuf>,
     /// What is wrong with it.
     pub fault: Option<String>,
@@ -503,7 +481,6 @@ pub struct HolderFact {
     pub pod_name: Option<String>,
     /// How it holds it, in a word: mount, file, map, folder, root, node, kernel.
     pub how: &'static str,
-    /// What it holds.
     pub what: String,
     /// Whether that is on a disk that is gone.
     pub is_on_gone_disk: bool,

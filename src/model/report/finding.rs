@@ -42,14 +42,12 @@ impl fmt::Display for Level {
     }
 }
 
-/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// What was looked at, in a word or two: the same for each machine.
     pub check: &'static str,
     /// How much it matters.
     pub level: Level,
-    /// What was found.
     pub found: String,
     /// How to put it right.
     pub fix: Option<String>,

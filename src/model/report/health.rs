@@ -73,7 +73,6 @@ impl Health {
         self as u8 - u8::from(self > Self::LetGo)
     }
 
-    /// In a word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -98,10 +97,8 @@ impl fmt::Display for Health {
     }
 }
 
-/// The verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// In one word.
     pub health: Health,
     /// What it means for those who use the volume; nothing if it is well.
     pub consequence: Option<String>,

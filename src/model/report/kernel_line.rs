@@ -8,7 +8,6 @@ use crate::text::has_word;
 use crate::timestamp::Millis;
 use std::time::Duration;
 
-/// One line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelLine {
     /// Its number since the boot; the ring forgets the lowest.
@@ -17,7 +16,6 @@ pub struct KernelLine {
     pub since_boot: Duration,
     /// How bad it is: 0 the worst, 4 a warning, 6 a notice for people.
     pub level: u8,
-    /// What it says.
     pub text: String,
 }
 
@@ -78,7 +76,6 @@ pub fn tells_an_end(text: &str) -> bool {
 /// That a volume had a disk of this kernel's name from a moment on, as the log has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// From when on.
     pub at: Millis,
     /// Which volume; nothing where the volume gave it up.
     pub volume: Option<String>,

@@ -9,7 +9,6 @@ use crate::zone::Zone;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubeletLine {
     /// When it was written.
@@ -25,7 +24,6 @@ pub struct KubeletLine {
 /// What a line shows of kubelet itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shows {
-    /// It was started.
     Start,
     /// It ended.
     Stop,

@@ -7,15 +7,11 @@ use std::collections::BTreeMap;
 /// Something that happened to a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Happening {
-    /// When.
     pub at: Millis,
     /// When it happened last, if more than once.
     pub until: Option<Millis>,
-    /// How often.
     pub count: u64,
-    /// What it was.
     pub sign: Sign,
-    /// What it changed.
     pub shift: Shift,
     /// The kernel's name of the disk that was worked on.
     pub disk: Option<String>,
@@ -44,7 +40,6 @@ pub enum Sign {
     NoLongerRefused,
     /// A refusal.
     Refused,
-    /// A heal.
     Healed,
     /// A heal that failed.
     NotHealed,
@@ -67,16 +62,13 @@ pub enum Shift {
     Leaves,
     /// The pod gets the volume.
     PodGets,
-    /// The pod loses it.
     PodLoses,
-    /// All pods lose it.
     AllPodsLose,
 }
 
 /// How it is at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Present {
-    /// Where its disk is.
     pub disk: PresentDisk,
     /// The pods that have it, by all names that each has; the first is shown.
     pub pods: Vec<Vec<String>>,
@@ -85,7 +77,6 @@ pub struct Present {
 /// Where the disk is at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PresentDisk {
-    /// This one is here.
     Here(String),
     /// Mounts stand on one that is gone.
     Gone,
@@ -103,9 +94,7 @@ pub enum LaneKind {
     Refusals,
     /// Which disk it had.
     Disk,
-    /// Heals.
     Heals,
-    /// A pod.
     Pod(String),
     /// What kubelet said.
     Kubelet,
@@ -129,31 +118,24 @@ impl LaneKind {
     }
 }
 
-/// One lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeLane {
-    /// Which.
     pub kind: LaneKind,
     /// Moments, in the order of time.
     pub marks: Vec<LaneMark>,
-    /// Spans.
     pub bars: Vec<LaneBar>,
 }
 
 /// A moment on a lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneMark {
-    /// When.
     pub at: Millis,
     /// When last.
     pub until: Option<Millis>,
-    /// How often.
     pub count: u64,
-    /// What it shows.
     pub sign: Sign,
     /// The call or verb, in a word.
     pub what: String,
-    /// All of it.
     pub text: String,
 }
 
@@ -162,19 +144,16 @@ pub struct LaneMark {
 pub struct LaneBar {
     /// The disk, or the pod.
     pub label: String,
-    /// From when on.
     pub from: Millis,
     /// Until when, or as long as it was seen.
     pub until: Millis,
     /// Whether it began before that was seen.
     pub is_from_before: bool,
-    /// How it ended.
     pub end: BarEnd,
     /// Whether the disk was gone, and not there.
     pub is_gone: bool,
 }
 
-/// How a bar ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BarEnd {
     /// Something that was seen ended it.

@@ -20,7 +20,6 @@ pub const LONGEST: usize = 256 << 10;
 /// What is left of each text of a line that is cut.
 const LONGEST_TEXT: usize = 16 << 10;
 
-/// One line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     /// When, in milliseconds since 1970.
@@ -33,9 +32,7 @@ pub struct LogLine {
     pub op: String,
     /// Whether a person asked.
     pub is_verb: bool,
-    /// What is said.
     pub message: String,
-    /// With which facts.
     pub fields: BTreeMap<String, String>,
 }
 

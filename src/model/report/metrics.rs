@@ -79,7 +79,6 @@ pub struct Gauges {
 
 /// One of those.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "each is a label of that name")]
 pub struct Refused {
     pub volume: String,
     pub name: String,
@@ -92,7 +91,6 @@ pub struct Refused {
 
 /// A volume whose mounts wait for its disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "each is a label of that name")]
 pub struct Absence {
     pub volume: String,
     pub name: String,
@@ -103,7 +101,6 @@ pub struct Absence {
 /// A volume whose map waits for its disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingMap {
-    /// Its id.
     pub volume: String,
     /// The name of its `PersistentVolume`.
     pub name: String,
@@ -115,7 +112,6 @@ pub struct WaitingMap {
 
 /// A folder that kubelet was let go of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "each is a label of that name")]
 pub struct LetGone {
     pub volume: String,
     pub name: String,

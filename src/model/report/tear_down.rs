@@ -20,7 +20,6 @@ pub enum TearDown {
 /// What the orchestrator that called names them: so they stand in the log, in the metrics, and in what
 /// people read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each names the variant")]
 pub struct TearDownWords {
     pub unpublish: &'static str,
     pub unstage: &'static str,

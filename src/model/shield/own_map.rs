@@ -12,7 +12,6 @@ pub struct OwnMap {
     pub volume: VolumeId,
     /// The kernel's name of it, such as `dm-0`.
     pub kernel_name: String,
-    /// Its number.
     pub number: DeviceNumber,
     /// How often it is open: by mounts, and by processes. The one thing that tells of a mount that was taken
     /// off lazily.

@@ -18,7 +18,6 @@ pub fn parameters(path: DeviceNumber) -> String {
 /// The table of a map: what it was made with, and what of that has been changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableLine {
-    /// Its one path.
     pub path: DeviceNumber,
     /// Whether what finds no path waits; else it fails.
     pub is_queueing: bool,
@@ -74,7 +73,6 @@ fn is_queueing(features: &[&str]) -> Option<bool> {
 /// What the kernel tells of a map's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatusLine {
-    /// Its number.
     pub path: DeviceNumber,
     /// Whether requests are sent there: not after one that failed.
     pub is_active: bool,

@@ -117,7 +117,6 @@ fn several(all: &[Kubelet], taken: &Kubelet, wanted: Option<&Path>) -> Option<Fi
     ))
 }
 
-/// The folder of plugins, and what is in it.
 fn plugins(folder: &Path, from: &str) -> Vec<Finding> {
     const CHECK: &str = "plugin folder";
     let driver = folder.join(FOLDER).join("disk");

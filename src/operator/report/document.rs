@@ -30,7 +30,6 @@ pub(super) struct Document {
     pub(super) without_panel: usize,
     /// Why what happened earlier is in no picture.
     pub(super) left_out: Option<String>,
-    /// The text.
     pub(super) sections: Vec<Section>,
 }
 

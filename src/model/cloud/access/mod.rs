@@ -16,7 +16,6 @@ use std::time::Duration;
 /// Everything as written, nothing proven. The keys are those of `[openstack]` in our TOML.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[allow(missing_docs, reason = "the names are OpenStack's own")]
 pub struct Written {
     pub cloud_conf: Option<PathBuf>,
     pub clouds_file: Option<PathBuf>,
@@ -144,7 +143,6 @@ pub struct Access {
     pub http_services: bool,
     /// A certificate of our own and its key, for clouds that ask for one.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// The way there.
     pub proxy: Proxy,
     /// How much may be asked.
     pub limits: Limits,
@@ -162,7 +160,6 @@ pub enum Proxy {
     Environment,
     /// None, whatever the environment says.
     Direct,
-    /// This one.
     At(String),
 }
 
@@ -170,21 +167,13 @@ pub enum Proxy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Login {
     /// A user and a password, for a project.
-    Password {
-        /// Who.
-        user: Named,
-        /// Its password.
-        password: Secret,
-        /// For what.
-        scope: Scope,
-    },
+    Password { user: Named, password: Secret, scope: Scope },
     /// A credential that carries its project with it.
     ApplicationCredential {
         /// The credential's id, or its name.
         credential: Named,
         /// The owner, needed with a name.
         owner: Option<Named>,
-        /// Its secret.
         secret: Secret,
     },
 }
@@ -192,7 +181,6 @@ pub enum Login {
 /// For what we log in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// A project.
     Project(Named),
     /// What another user entrusted to this one (a Keystone trust).
     Trust(String),
@@ -215,18 +203,14 @@ impl fmt::Display for Named {
     }
 }
 
-/// A domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Domain {
-    /// By id.
     Id(String),
-    /// By name.
     Name(String),
 }
 
 /// Which of a service's addresses is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the words are OpenStack's own")]
 pub enum Interface {
     Public,
     Internal,

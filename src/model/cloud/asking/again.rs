@@ -14,7 +14,6 @@ pub const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 pub enum Tried {
     /// The service answered.
     Answered {
-        /// With this status.
         status: u16,
         /// And wants to be left alone for so long.
         asked_for: Option<Duration>,

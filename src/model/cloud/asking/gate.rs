@@ -63,7 +63,6 @@ pub struct Gate {
     rate: f64,
     /// How many were answered since the rate was cut.
     answers: u32,
-    /// When it was cut.
     cut: f64,
     /// When it was cut or raised.
     changed: f64,
@@ -109,12 +108,9 @@ pub enum Heard<'a> {
     Failure(&'a str),
 }
 
-/// The time of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallTime {
-    /// What is left of it.
     pub left: Duration,
-    /// All of it.
     pub total: Duration,
     /// Whether it has made a request.
     pub has_asked: bool,

@@ -9,7 +9,6 @@ const LONGEST_LOOK: Duration = Duration::from_millis(100);
 /// How many may be in at once, and for how long each of them counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
-    /// So many.
     pub at_once: usize,
     /// Work that takes longer than this no longer counts: one slow host must not stop the others.
     pub counts_for: Option<Duration>,

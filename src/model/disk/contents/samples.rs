@@ -32,9 +32,7 @@ impl fmt::Display for Contents {
 /// Bytes that were read from a disk at one place.
 #[derive(Debug, Clone)]
 pub struct ReadSample {
-    /// Where.
     pub offset: u64,
-    /// What.
     pub bytes: Vec<u8>,
 }
 

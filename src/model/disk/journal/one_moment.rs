@@ -11,9 +11,7 @@ use ring::digest::{SHA256, digest};
 /// What an ext4 wrote last to a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskSight {
-    /// Its superblock.
     pub superblock: ExtSuperblock,
-    /// That of its journal.
     pub journal: JournalSuperblock,
     /// Where that one stands on the disk.
     pub journal_at: Stretch,
@@ -27,9 +25,7 @@ pub struct DiskSight {
 /// for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelSight {
-    /// The superblock.
     pub superblock: Option<Vec<u8>>,
-    /// That of the journal.
     pub journal: Option<Vec<u8>>,
     /// How many transactions it has finished since the mount.
     pub finished: Option<u32>,

@@ -66,7 +66,6 @@ impl ExtSuperblock {
         })
     }
 
-    /// The UUID.
     #[must_use]
     pub fn uuid(&self) -> String {
         uuid_text(&self.bytes[UUID..UUID + 16])
@@ -137,7 +136,6 @@ pub struct ExtentNode {
 }
 
 impl ExtentNode {
-    /// The one in an inode.
     pub fn in_inode(inode: &[u8]) -> Parsed<Self> {
         const FLAGS: usize = 0x20;
         const BLOCKS: std::ops::Range<usize> = 0x28..0x28 + 60;

@@ -18,9 +18,7 @@ pub enum JournalMark {
 /// A journal on a disk, and what the kernel has of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JournalSights {
-    /// Of an ext4.
     Ext4(Box<DiskSight>, Box<KernelSight>),
-    /// Of an xfs.
     Xfs(Box<XfsSight>),
 }
 

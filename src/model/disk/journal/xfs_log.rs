@@ -37,7 +37,6 @@ const UNMOUNTED: u8 = 0x20;
 /// A place as the log has it: the cycle and the sector.
 pub type LogNumber = (u32, u32);
 
-/// A sector of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogSector {
     /// Of a record of this cycle, or whatever stands there: not its beginning.
@@ -55,7 +54,6 @@ pub enum LogSector {
     },
 }
 
-/// A record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogRecord {
     /// In which cycle it was written.
@@ -87,12 +85,10 @@ impl LogSector {
     }
 }
 
-/// A stretch of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogStretch {
     /// The position of its first sector, if that were written next.
     pub begin: u64,
-    /// Its sectors.
     pub sectors: Vec<LogSector>,
 }
 
@@ -108,7 +104,6 @@ impl LogStretch {
         Self { begin, sectors: sectors.collect() }
     }
 
-    /// The sector at a position.
     #[must_use]
     pub fn at(&self, position: u64) -> Option<&LogSector> {
         let number = position.checked_sub(self.begin)?;

@@ -67,7 +67,6 @@ pub struct XfsSight {
     pub mounted: Option<XfsMounted>,
 }
 
-/// Of one that is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct XfsMounted {
     /// What the kernel tells.

@@ -56,7 +56,6 @@ impl LogPlace {
         (self.at / SECTOR, self.sectors)
     }
 
-    /// The cycle and the sector of a position.
     #[must_use]
     pub fn cycle_and_sector(&self, position: u64) -> (u64, u64) {
         (position / self.sectors, position % self.sectors)
