@@ -28,6 +28,8 @@ impl Own {
     #[track_caller]
     pub fn at(node: &Node, folder: &Path) -> Self {
         fs::create_dir_all(folder).unwrap();
+        // No call is to wait for what is written there.
+        fs::write(node.own().join("log-may-hang"), "").unwrap();
         let name = folder.file_name().unwrap().to_string_lossy();
         let image = node.base().join(format!("{name}.img"));
         let image = image.to_str().unwrap();
@@ -92,7 +94,6 @@ fn where_the_machines_own_disk_hangs_the_guard_refuses_and_the_heal_heals() {
     needs!(pods);
     let node = Node::new();
     let owns = ["state", "log"].map(|name| Own::mounted(&node, name));
-    fs::write(node.own().join("log-may-hang"), "").unwrap();
     let page = owns[0].folder.join("disk.prom");
     let metrics = format!("[metrics]\ntextfile = \"{}\"", page.display());
     let Scene { node, volume, pod, mut container } = scene().on(&node).configured(&metrics).start();
@@ -134,7 +135,6 @@ fn where_the_log_hangs_each_call_is_done() {
     let volume = Volume::create(&node, "ext4", "64M");
     node.must(volume.attach());
     hurry(&node);
-    fs::write(node.own().join("log-may-hang"), "").unwrap();
     let notes = node.own().join("run/aside.left");
     let mut frozen = Frozen::at(&own.folder);
     let wait = || volume.wait("");
