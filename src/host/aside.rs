@@ -5,6 +5,7 @@
 //! while the process lingers. A thread that is waited for in vain is noted below the run folder, and where a few hang
 //! already, later calls write nothing until they have ended: each would leave one more behind.
 
+use super::files;
 use super::left_behind::{self, LeftProcess};
 use nix::unistd::gettid;
 use std::path::{Path, PathBuf};
@@ -76,6 +77,7 @@ impl AsideWriter {
             && let Some(slow) = LeftProcess::of(self.thread.load(Ordering::SeqCst), "", 0)
         {
             let slow = LeftProcess { file: Some(self.place.clone()), ..slow };
+            let _ = self.notes.parent().map(files::make_private_folder);
             left_behind::note(&self.notes, &[slow]);
         }
         answer.ok()
@@ -100,7 +102,9 @@ mod tests {
     #[test]
     fn what_is_slow_is_written_later_and_where_a_few_hang_no_later_call_begins() {
         let folder = tempfile::tempdir().unwrap();
-        let (run, place) = (folder.path(), Path::new("/var/log/ours"));
+        // Which no call has made yet.
+        let run = &folder.path().join("run");
+        let place = Path::new("/var/log/ours");
         let at = |place| AsideWriter::at(place, run, Duration::from_millis(50));
         let writer = at(place).unwrap();
         assert_eq!(writer.write(|| 7), Some(7));
