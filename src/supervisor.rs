@@ -56,6 +56,8 @@ enum End {
     Answered,
     Ended(WaitStatus),
     GivenUp(Error),
+    /// No service answered a person.
+    Unanswered(Error),
 }
 
 /// What follows from something that a worker said.
@@ -122,7 +124,7 @@ fn supervise(
             break End::GivenUp(waits_in_the_kernel());
         }
         if let Some(error) = limits.with_silence.and_then(|limit| unanswered(worker, limit)) {
-            break End::GivenUp(error);
+            break End::Unanswered(error);
         }
     };
     (end, asked_to_end.map(|(signal, _)| signal))
@@ -133,15 +135,15 @@ fn supervise(
 pub struct Answering<D, F, G> {
     /// The terminal of the person who waits, if one does.
     pub terminal: Option<File>,
-    /// Passes the worker's answer on; returns whether it got out.
+    /// Passes the worker's answer on; returns whether the exit status is 0.
     pub deliver: D,
-    /// Answers in the worker's place; returns whether that got out.
+    /// Answers in the worker's place; returns the same.
     pub fail: F,
     /// Writes down what the worker cannot any more.
     pub given_up: G,
 }
 
-/// Lets a worker do a call, which gives its answer by `worker::out` as one line; returns whether an answer got out.
+/// Lets a worker do a call, which gives its answer by `worker::out` as one line; returns whether the exit status is 0.
 #[must_use]
 pub fn call(
     answering: Answering<
@@ -172,6 +174,7 @@ pub fn call(
         reply.extend(bytes);
         if reply.ends_with(b"\n") { Next::Stop } else { Next::Wait }
     });
+    let is_unanswered = matches!(end, End::Unanswered(_));
     let why = match end {
         End::Answered => {
             let sent = deliver(&mut worker, &String::from_utf8_lossy(&reply));
@@ -191,14 +194,14 @@ pub fn call(
             Error::new(Kind::Bug, format!("the call's process {}", ended(status)))
                 .hint("its log has the last step; the next call goes on from there")
         }
-        End::GivenUp(why) => why,
+        End::GivenUp(why) | End::Unanswered(why) => why,
     };
     let does = worker.does();
     let left = worker.end();
     let why = named(why, &left, does);
     let sent = fail(&why);
     worker.settle(&left, PAPERWORK, || given_up(&why));
-    sent
+    sent && !is_unanswered
 }
 
 /// Why a person need not wait any longer; nothing once a service has answered. Only at a terminal is the worker looked
@@ -306,7 +309,7 @@ pub fn verb(with_hanging: Option<Duration>, failing: Failing, work: impl FnOnce(
         End::Ended(status) => {
             fail(&Error::new(Kind::Bug, format!("the verb's process {}", ended(status))))
         }
-        End::GivenUp(why) => fail(&named(why, &left, does)),
+        End::GivenUp(why) | End::Unanswered(why) => fail(&named(why, &left, does)),
         End::Answered => failing.status,
     }
 }
@@ -394,7 +397,7 @@ pub fn part(patience: PartPatience, work: impl FnOnce()) -> Part {
     let why = match end {
         End::Answered | End::Ended(WaitStatus::Exited(_, 0)) => None,
         End::Ended(status) => Some(Error::new(Kind::Bug, format!("its process {}", ended(status)))),
-        End::GivenUp(why) => Some(why),
+        End::GivenUp(why) | End::Unanswered(why) => Some(why),
     };
     let does = worker.does();
     part.left = worker.end();
