@@ -166,6 +166,7 @@ impl Worker {
     #[allow(unsafe_code)]
     pub fn start(terms: Terms, work: impl FnOnce() -> i32) -> Result<Self> {
         caller::note();
+        reap_earlier();
         let board = as_result(share())?;
         board.clear();
         board.is_seen_in(caller::columns_of_stdout());
@@ -495,6 +496,12 @@ impl Worker {
             let _ = lock.file.unlock();
         }
     }
+}
+
+/// Reaps earlier workers of this process that lingered for their log. A process that starts a worker has no other
+/// children.
+fn reap_earlier() {
+    while waitpid(None, Some(WaitPidFlag::WNOHANG)).is_ok_and(|status| status.pid().is_some()) {}
 }
 
 /// The work of a worker is done, or cannot be begun. The process that waits ends now; this one has all the time that a
