@@ -7,17 +7,15 @@
 //! Nothing here fails a call or delays it noticeably: without a log the call goes on.
 
 use crate::configuration::{Config, LogLevel};
-use crate::failpoints;
 use crate::host::aside::AsideWriter;
 use crate::host::clock;
 pub use crate::host::machine::new_call_id;
 use crate::model::report::log_line;
 use crate::model::timestamp::{self, Millis};
 use std::fs;
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 use tracing::level_filters::LevelFilter;
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::fmt::MakeWriter;
@@ -26,19 +24,18 @@ use tracing_subscriber::fmt::MakeWriter;
 const PREFIX: &str = "incloud-disk";
 const SUFFIX: &str = "jsonl";
 
-/// How long a process waits for its log in all. What a slower disk has not taken by then is written after the answer.
-const PATIENCE: Duration = Duration::from_millis(50);
-
 /// Starts to log; false if it cannot.
 #[must_use]
 pub fn start(config: &Config) -> bool {
     let (folder, most) = (config.paths.log_dir.clone(), config.log.max_files);
-    let Some(aside) =
-        AsideWriter::at(&folder, &config.paths.run_dir, failpoints::patience(PATIENCE))
-    else {
+    let Some(aside) = AsideWriter::at(&folder, &config.paths.run_dir) else { return false };
+    let appender = Arc::new(OnceLock::new());
+    let opened = Arc::clone(&appender);
+    let open = move || open(&folder, most).map(|appender| drop(opened.set(appender)));
+    // What is not opened in time may be opened yet: the lines come after it.
+    if let Some(Err(_)) = aside.write(open) {
         return false;
-    };
-    let Some(Ok(appender)) = aside.write(move || open(&folder, most)) else { return false };
+    }
     let level = match config.log.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -49,7 +46,7 @@ pub fn start(config: &Config) -> bool {
     tracing_subscriber::fmt()
         .json()
         .with_span_list(false)
-        .with_writer(Lines { appender: Arc::new(appender), aside })
+        .with_writer(Lines { appender, aside })
         .with_max_level(level)
         .with_target(false)
         .log_internal_errors(false)
@@ -70,26 +67,13 @@ fn open(folder: &Path, most: usize) -> std::io::Result<RollingFileAppender> {
     let builder = RollingFileAppender::builder().rotation(Rotation::DAILY);
     let appender = builder.filename_prefix(PREFIX).filename_suffix(SUFFIX).build(folder);
     let appender = appender.map_err(std::io::Error::other)?;
-    if is_cut_off(&today.path(folder)) {
-        let _ = appender.make_writer().write(b"\n");
-    }
     prune(folder, most, &today);
     Ok(appender)
 }
 
-/// Whether a full disk or a power failure has left a part of a line at the end: the next line would be lost with it.
-fn is_cut_off(path: &Path) -> bool {
-    let mut last = [0];
-    let read = fs::File::open(path).and_then(|mut file| {
-        file.seek(SeekFrom::End(-1))?;
-        file.read_exact(&mut last)
-    });
-    read.is_ok() && last != *b"\n"
-}
-
 /// Where lines go.
 struct Lines {
-    appender: Arc<RollingFileAppender>,
+    appender: Arc<OnceLock<RollingFileAppender>>,
     aside: AsideWriter,
 }
 
@@ -110,7 +94,8 @@ impl Write for Line<'_> {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let appender = Arc::clone(&self.0.appender);
         let text = log_line::as_written(line).into_owned();
-        self.0.aside.write(move || appender.make_writer().write(&text)).transpose()?;
+        let write = move || appender.get().map(|file| file.make_writer().write(&text)).transpose();
+        self.0.aside.write(write).transpose()?;
         Ok(line.len())
     }
 

@@ -7,11 +7,15 @@
 
 use super::files;
 use super::left_behind::{self, LeftProcess};
+use crate::failpoints;
 use nix::unistd::gettid;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
+
+/// How long a process waits in all for what it writes at one place. The rest is written after its answer.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// So many processes may hang at one place; a disk that is only slow loses few lines by that.
 const MOST: usize = 4;
@@ -29,7 +33,6 @@ pub struct AsideWriter {
     place: String,
     /// Where the thread is noted if it hangs. One file for all places: it is no volume's.
     notes: PathBuf,
-    patience: Duration,
     /// How many milliseconds of the patience are used up.
     waited: AtomicU64,
 }
@@ -38,10 +41,10 @@ pub struct AsideWriter {
 static LINGERING: Mutex<Vec<mpsc::Sender<Task>>> = Mutex::new(Vec::new());
 
 impl AsideWriter {
-    /// Starts a thread that writes at this place, for which the process waits at most so long in all. None if an
-    /// earlier processes hang there, or no thread can be started.
+    /// Starts a thread that writes at this place. None if too many earlier processes hang there, or no thread can be
+    /// started.
     #[must_use]
-    pub fn at(place: &Path, run_dir: &Path, patience: Duration) -> Option<Self> {
+    pub fn at(place: &Path, run_dir: &Path) -> Option<Self> {
         let notes = run_dir.join("aside.lock");
         let place = place.display().to_string();
         let left = left_behind::of_lock(&notes);
@@ -60,20 +63,20 @@ impl AsideWriter {
         });
         started.ok()?;
         LINGERING.lock().unwrap_or_else(PoisonError::into_inner).push(tasks.clone());
-        Some(Self { tasks, thread, place, notes, patience, waited: AtomicU64::new(0) })
+        Some(Self { tasks, thread, place, notes, waited: AtomicU64::new(0) })
     }
 
     /// Lets the thread do this; nothing if it is not done in time, and will be done later.
     pub fn write<T: Send + 'static>(&self, task: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let (done, told) = mpsc::channel();
         self.tasks.send(Box::new(move || drop(done.send(task())))).ok()?;
-        let begin = Instant::now();
+        let (begin, patience) = (Instant::now(), failpoints::patience(PATIENCE));
         let before = Duration::from_millis(self.waited.load(Ordering::SeqCst));
-        let answer = told.recv_timeout(self.patience.saturating_sub(before));
+        let answer = told.recv_timeout(patience.saturating_sub(before));
         let waited = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.waited.fetch_add(waited, Ordering::SeqCst);
         if answer.is_err()
-            && before < self.patience
+            && before < patience
             && let Some(slow) = LeftProcess::of(self.thread.load(Ordering::SeqCst), "", 0)
         {
             let slow = LeftProcess { file: Some(self.place.clone()), ..slow };
@@ -105,7 +108,7 @@ mod tests {
         // Which no call has made yet.
         let run = &folder.path().join("run");
         let place = Path::new("/var/log/ours");
-        let at = |place| AsideWriter::at(place, run, Duration::from_millis(50));
+        let at = |place| AsideWriter::at(place, run);
         let writer = at(place).unwrap();
         assert_eq!(writer.write(|| 7), Some(7));
         let (said, heard) = mpsc::channel();

@@ -20,7 +20,6 @@ use std::fs::{self, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// More than this waits only while no call can take it in: then a call's line is lost, and counted
 /// by the first call that can.
@@ -54,9 +53,9 @@ pub fn seen_before(state_dir: &Path) -> Gauges {
 }
 
 impl Report {
-    /// Writes it in a thread, for which the process lingers.
+    /// Writes it in a thread, which neither the answer nor the end of the call waits for if its disk is slow.
     pub fn write(self) {
-        let writer = AsideWriter::at(&self.state_dir, &self.run_dir, Duration::ZERO);
+        let writer = AsideWriter::at(&self.state_dir, &self.run_dir);
         let write = move || {
             if let Err(error) = self.write_here() {
                 tracing::debug!(%error, "the metrics are not written");
