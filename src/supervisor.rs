@@ -314,11 +314,10 @@ pub fn verb(with_hanging: Option<Duration>, failing: Failing, work: impl FnOnce(
     }
 }
 
-/// It is in one system call for too long. What is left of it is told in place of the hint.
+/// It is in one system call for too long. If a process is left behind, what ends that replaces the hint.
 fn waits_in_the_kernel() -> Error {
-    Error::new(Kind::Timeout, "not done: it waits in the kernel").hint(
-        "what it waits for does not answer; nothing of it is left, and the next try begins anew",
-    )
+    Error::new(Kind::Timeout, "not done: it waits in the kernel")
+        .hint("what it waits for does not answer; no process of it is left, and it can be repeated")
 }
 
 /// The system calls that a worker and its children were in at the last look, and since when.

@@ -43,7 +43,7 @@ const MOST: usize = 40;
 /// A longer line is cut.
 const LONGEST: usize = 400;
 
-/// So many tear-downs are told of above a story, the newest.
+/// The most tear-downs that are summed up above a story; the newest are kept.
 const TOLD: usize = 10;
 
 /// So much of a file is read to learn where it begins or ends.
@@ -233,7 +233,7 @@ impl KubeletStory {
         newest.chain((left_out > 0).then_some(more)).collect()
     }
 
-    /// The same as text, above the story.
+    /// The conclusions as text, to be shown above the story.
     pub(super) fn opening(&self, paint: Paint) -> String {
         self.conclusions().iter().map(|one| as_it_is("", one, |line| paint.bold(line))).collect()
     }

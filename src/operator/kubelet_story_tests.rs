@@ -266,7 +266,7 @@ fn the_words_of_an_older_driver_and_of_kubelet_are_enough() {
         let sentence = told.after_restart[0].sentence();
         let words = "By its own log, kubelet called unmount and detach for pv-1 at";
         assert!(sentence.starts_with(words), "{sentence}");
-        // The pod's other volume is told of after this one's.
+        // The pod's other volume comes after this one.
         assert_eq!(told.rows.iter().filter(|row| row.kind.as_deref() == Some("volume")).count(), 3);
     }
     // Where our log has the call, it is no word of kubelet's alone.

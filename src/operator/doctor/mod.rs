@@ -153,7 +153,7 @@ fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
         Some(Finding::warning(
             machine::UDEV,
             format!(
-                "{disagreement}: the driver goes by sysfs, but programs that follow udev's links may open another disk"
+                "{disagreement}: the driver relies on sysfs, but programs that follow udev's links may open another disk"
             ),
             format!("udevadm trigger --action=change --sysname-match={disk}"),
         ))

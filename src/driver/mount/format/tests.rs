@@ -156,7 +156,7 @@ fn a_format_has_ended_when_its_file_system_is_there() {
         let (came, is_begun) = formatted(Contents::Blank, Some(other), false);
         let error = came.unwrap_err();
         assert!(error.cause.starts_with("mkfs.ext4 reported success, but vdb holds"), "{error}");
-        assert!(is_begun, "it is told what was begun");
+        assert!(is_begun, "the begin of the format is noted");
     }
     let (came, is_begun) = formatted(Contents::Blank, None, false);
     assert_eq!((came.unwrap_err().kind, is_begun), (Kind::Host, true));
