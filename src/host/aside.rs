@@ -10,7 +10,7 @@ use super::left_behind::{self, LeftProcess};
 use crate::failpoints;
 use nix::unistd::gettid;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -87,8 +87,19 @@ impl AsideWriter {
     }
 }
 
+/// Whether this process must not outlive its work.
+static ENDS_AT_ONCE: AtomicBool = AtomicBool::new(false);
+
+/// A thread of this process may go on with the work: it ends with the process, which therefore does not linger.
+pub(crate) fn ends_at_once() {
+    ENDS_AT_ONCE.store(true, Ordering::SeqCst);
+}
+
 /// At the end of a process: waits until everything is written, at most so long.
 pub fn linger(longest: Duration) {
+    if ENDS_AT_ONCE.load(Ordering::SeqCst) {
+        return;
+    }
     let end = Instant::now() + longest;
     let all = std::mem::take(&mut *LINGERING.lock().unwrap_or_else(PoisonError::into_inner));
     for tasks in all {

@@ -171,6 +171,7 @@ fn aside<T: Send + 'static>(
             done
         }
         Err(mpsc::RecvTimeoutError::Timeout) => {
+            crate::aside::ends_at_once();
             Err(Error::new(Kind::Timeout, "the work in a mount namespace does not come to its end")
                 .hint("what lives there may hold it up; look at the mounts again"))
         }
