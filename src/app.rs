@@ -2,10 +2,13 @@
 
 use crate::channel::Channel;
 use crate::configuration::{Config, Paths};
-use crate::driver::attachment::detach::Force;
-use crate::driver::mount::publish::Publication;
-use crate::driver::mount::stage::StageOptions;
-use crate::driver::{Driver, Outcome, Volume, VolumeRef};
+use crate::driver::attachment::detach::{self, Force};
+use crate::driver::attachment::{attach, wait};
+use crate::driver::lookup::find_volume;
+use crate::driver::mount::publish::{self, Publication};
+use crate::driver::mount::stage::{self, StageOptions};
+use crate::driver::mount::{expand, unmount};
+use crate::driver::{Context, Outcome, Volume, VolumeRef};
 use crate::flexvolume::answer::{self, Subject};
 use crate::flexvolume::call::{About, Call};
 use crate::flexvolume::folders::{self, Folder};
@@ -15,7 +18,7 @@ use crate::host::clock::Deadline;
 use crate::host::metrics::Report;
 use crate::host::records::Records;
 use crate::host::worker::parent::Worker;
-use crate::host::{machine, worker};
+use crate::host::{self, machine, worker};
 use crate::model::cloud::attachment_state::Sharing;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::Faces;
@@ -25,7 +28,7 @@ use crate::model::record::VolumeRecord;
 use crate::model::report::metrics::Sample;
 use crate::supervisor::{self, Answering};
 use crate::wiring::{self, BESIDE, ETC, Setting, VARIABLE};
-use crate::{failpoints, host, log};
+use crate::{failpoints, log};
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -265,20 +268,19 @@ pub(crate) fn report(config: &Config, operation: &str) -> Option<Report> {
 
 fn dispatch(call: &Call, setting: &Setting<'_>, sample: &mut Sample) -> Result<(Reply, Outcome)> {
     let config = setting.config;
-    let (done, measured) =
-        wiring::with_measured_driver(setting, |driver| perform(call, config, driver));
+    let (done, measured) = wiring::with_measured_context(setting, |cx| perform(call, config, cx));
     *sample = measured;
     done
 }
 
 /// kubelet attaches to its own node only. Where it calls that by another name than we do, and the names stand for two
 /// servers, the disk would come to another machine than the one that waits for it.
-fn must_be_kubelets_own(driver: &Driver<'_>, node: &NodeName) -> Result<()> {
-    let this_node = driver.ports.this_node;
+fn must_be_kubelets_own(cx: &Context<'_>, node: &NodeName) -> Result<()> {
+    let this_node = cx.this_node;
     if node == this_node || machine::parent_name() != "kubelet" {
         return Ok(());
     }
-    let server = |node| driver.ports.cloud.server(node, driver.ports.deadline);
+    let server = |node| cx.cloud.server(node, cx.deadline);
     match (server(node)?, server(this_node)?) {
         (Some(theirs), Some(own)) if theirs != own => Err(Error::refused(format!(
             "refusing to attach: kubelet calls this node {node}, which is server {theirs} in the cloud, and this \
@@ -289,54 +291,47 @@ fn must_be_kubelets_own(driver: &Driver<'_>, node: &NodeName) -> Result<()> {
     }
 }
 
-fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, Outcome)> {
+fn perform(call: &Call, config: &Config, cx: &Context<'_>) -> Result<(Reply, Outcome)> {
     let plain = |outcome: Outcome| (Reply::success(), outcome);
     match call {
         Call::Attach { options, node } => {
-            must_be_kubelets_own(driver, node)?;
-            let (link, outcome) =
-                driver.attaching.attach(&volume(options), node, options.sharing)?;
+            must_be_kubelets_own(cx, node)?;
+            let (link, outcome) = attach::attach(cx, &volume(options), node, options.sharing)?;
             Ok((Reply::device(&link), outcome))
         }
         Call::Detach { name, id: None, node, .. } => {
-            driver.detaching.detach(name, node.as_ref(), Force::No).map(plain)
+            detach::detach(cx, name, node.as_ref(), Force::No).map(plain)
         }
         Call::Detach { id: Some(id), node, settles, .. } => {
-            let outcome = driver.detaching.detach_exactly(id, node.as_ref(), Force::No)?;
+            let outcome = detach::detach_exactly(cx, id, node.as_ref(), Force::No)?;
             if let Some(name) = settles {
-                driver.volumes.settle_name(id, name)?;
+                find_volume::settle_name(cx, id, name)?;
             }
             Ok(plain(outcome))
         }
         Call::IsAttached { options, node } => {
-            let attached = driver.attaching.is_attached(&volume(options), node)?;
+            let attached = attach::is_attached(cx, &volume(options), node)?;
             Ok((Reply::attached(attached), Outcome::Already))
         }
         Call::WaitForAttach { device, options } => {
             let place = stage_place(options, config);
-            let path = driver.disk_wait.wait_for_disk(
-                &volume(options),
-                device,
-                &place,
-                options.sharing,
-            )?;
+            let path = wait::wait_for_disk(cx, &volume(options), device, &place, options.sharing)?;
             Ok((Reply::device(&path), Outcome::Already))
         }
         Call::MountDevice { folder, device, options } => {
             let stage_options = stage_options(options)?;
-            driver
-                .staging
-                .stage(
-                    &volume(options),
-                    &StageTarget(folder.target.clone()),
-                    &stage_options,
-                    device,
-                )
-                .map(plain)
+            stage::stage(
+                cx,
+                &volume(options),
+                &StageTarget(folder.target.clone()),
+                &stage_options,
+                device,
+            )
+            .map(plain)
         }
         Call::UnmountDevice { folder } => {
             let target = StageTarget(folder.target.clone());
-            driver.unmounting.unstage(VolumeRef::Name(&folder.name), &target).map(plain)
+            unmount::unstage(cx, VolumeRef::Name(&folder.name), &target).map(plain)
         }
         Call::Mount { folder, pod, options } => {
             let stage_options = &stage_options(options)?;
@@ -347,14 +342,14 @@ fn perform(call: &Call, config: &Config, driver: &Driver<'_>) -> Result<(Reply, 
                 stage_options,
                 read_only: options.access == AccessMode::ReadOnly,
             };
-            driver.publishing.publish(&volume(options), &publication).map(plain)
+            publish::publish(cx, &volume(options), &publication).map(plain)
         }
         Call::Unmount { folder, pod } => {
             let target = publish_target(pod, folder);
-            driver.unmounting.unpublish(VolumeRef::Name(&folder.name), &target).map(plain)
+            unmount::unpublish(cx, VolumeRef::Name(&folder.name), &target).map(plain)
         }
         Call::ExpandFs { options, device, folder, bytes } => {
-            driver.expansion.expand(&volume(options), &folder.target, *bytes, device).map(plain)
+            expand::expand(cx, &volume(options), &folder.target, *bytes, device).map(plain)
         }
         Call::Init | Call::NotSupported => Ok((Reply::not_supported(), Outcome::Already)),
     }

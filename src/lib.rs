@@ -24,13 +24,12 @@
 //! | [`driver::ownership`] | whose a mount is, and what stands at a folder |
 //! | [`driver::lookup`] | the volume, its disk, its numbers, what the cloud says of it, its lock |
 //!
-//! Each file has one small type, which borrows the ports that it needs and the types below it.
-//! `driver/assembly.rs` makes them in the one order in which they can call each other.
+//! Each module is a set of functions over one [`driver::Context`]: the ports, the policy and the limits of the call.
 //!
 //! # One call
 //!
-//! `argv` becomes a [`flexvolume::call::Call`], the call becomes one method of a
-//! room of [`driver::Driver`], which asks a [`cloud::Cloud`] and the [`host`], and the result becomes
+//! `argv` becomes a [`flexvolume::call::Call`], the call becomes one function of
+//! [`driver`], which asks a [`cloud::Cloud`] and the [`host`] through its context, and the result becomes
 //! one [`flexvolume::reply::Reply`]. Data never turns back: adapters do not call the driver, the
 //! driver does not print, the model does nothing.
 

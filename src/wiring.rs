@@ -6,7 +6,8 @@ use crate::cloud::openstack::{self, OpenStack, OwnNode};
 use crate::cloud::unconfigured::Unconfigured;
 use crate::configuration::{CloudKind, Config};
 use crate::driver::call_counts::CallCounts;
-use crate::driver::{self, Driver, Ports};
+use crate::driver::report::holders;
+use crate::driver::{Context, Host, Policy, Store};
 use crate::failpoints;
 use crate::host::census::{Budget, KernelCensus};
 use crate::host::clock::Deadline;
@@ -21,8 +22,7 @@ use crate::host::processes::KernelProcesses;
 use crate::host::records::Records;
 use crate::host::remount::KernelRemounts;
 use crate::host::shared_answers::Answers;
-use crate::host::worker;
-use crate::host::{Devices, machine};
+use crate::host::{Devices, machine, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::{Face, Faces};
 use crate::model::ids::NodeName;
@@ -43,7 +43,7 @@ pub const VARIABLE: &str = "INCLOUD_DISK_CONFIG";
 /// How long a command that only looks may take at other processes; other calls have more.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// What a driver is made for.
+/// What a context is made for.
 #[derive(Debug)]
 pub struct Setting<'a> {
     pub config: &'a Config,
@@ -65,27 +65,27 @@ pub struct Setting<'a> {
     pub lock_patience: Option<Duration>,
 }
 
-/// Makes a driver with the adapters of this machine, and lets it work.
-pub fn with_driver<T>(
+/// Makes the context of a call, with the adapters of this machine.
+pub fn with_context<T>(
     setting: &Setting<'_>,
-    work: impl FnOnce(&Driver<'_>) -> Result<T>,
+    work: impl FnOnce(&Context<'_>) -> Result<T>,
 ) -> Result<T> {
-    with_driver_that_counts(setting, &CallCounts::default(), work)
+    with_context_that_counts(setting, &CallCounts::default(), work)
 }
 
 /// Also returns what was counted on the way, and what is so afterwards; the sample's operation, outcome and time are
 /// the caller's.
-pub fn with_measured_driver<T>(
+pub fn with_measured_context<T>(
     setting: &Setting<'_>,
-    work: impl FnOnce(&Driver<'_>) -> Result<T>,
+    work: impl FnOnce(&Context<'_>) -> Result<T>,
 ) -> (Result<T>, Sample) {
     let Config { metrics, paths, .. } = setting.config;
     let (counts, mut gauges) = (CallCounts::default(), None);
-    let done = with_driver_that_counts(setting, &counts, |driver| {
-        let done = work(driver);
+    let done = with_context_that_counts(setting, &counts, |cx| {
+        let done = work(cx);
         if metrics.textfile.is_some() {
             let before = seen_before(&paths.state_dir);
-            gauges = driver.usage.gauges(&before);
+            gauges = holders::gauges(cx, &before);
             if let Some(gauges) = &mut gauges {
                 gauges.healths = counts.healths().unwrap_or(before.healths);
             }
@@ -96,45 +96,52 @@ pub fn with_measured_driver<T>(
     (done, Sample { refusals, heals, waits, gauges, ..Sample::default() })
 }
 
-fn with_driver_that_counts<T>(
+fn with_context_that_counts<T>(
     setting: &Setting<'_>,
     counts: &CallCounts,
-    work: impl FnOnce(&Driver<'_>) -> Result<T>,
+    work: impl FnOnce(&Context<'_>) -> Result<T>,
 ) -> Result<T> {
     let config = setting.config;
     let (this_node, is_certain) = node_named(config)?;
     let devices = SysfsDevices::default().allowing(&config.disks.transports);
     let cloud = cloud(setting, (&this_node, is_certain), &devices)?;
-    let ports = Ports {
+    let run_dir = &config.paths.run_dir;
+    let context = Context {
         cloud: cloud.as_ref(),
-        devices: &devices,
-        maps: &KernelMaps::default(),
-        file_systems: &KernelFileSystems::below(&config.paths.run_dir),
-        mounts: &KernelMounts { faces: setting.faces },
-        records: &Records::below(&config.paths.state_dir, &config.paths.run_dir),
-        answers: &Answers::below(&config.paths.run_dir, scope_of(setting)),
-        pace: &Pace::below(&config.paths.run_dir),
-        locks: &Locks::below(&config.paths.run_dir).with_patience(setting.lock_patience),
+        host: Host {
+            devices: &devices,
+            maps: &KernelMaps::default(),
+            file_systems: &KernelFileSystems::below(run_dir),
+            mounts: &KernelMounts { faces: setting.faces },
+            remounts: &KernelRemounts::default(),
+            census: &KernelCensus::default()
+                .with_faces(setting.faces)
+                .within(Budget::within(setting.deadline.remaining().max(LOOK)), run_dir),
+            processes: &KernelProcesses,
+            kubelets: &configured_kubelet(config),
+        },
+        store: Store {
+            records: &Records::below(&config.paths.state_dir, run_dir),
+            locks: &Locks::below(run_dir).with_patience(setting.lock_patience),
+            answers: &Answers::below(run_dir, scope_of(setting)),
+            pace: &Pace::below(run_dir),
+            scratch: &run_dir.join("scratch"),
+        },
+        policy: Policy {
+            guard: &config.guard,
+            heal: config.heal.mode,
+            shield: &config.shield,
+            after: &config.heal.after,
+            takeover: config.attach.takeover,
+        },
         this_node: &this_node,
-        takeover: config.attach.takeover,
-        census: &KernelCensus::default()
-            .with_faces(setting.faces)
-            .within(Budget::within(setting.deadline.remaining().max(LOOK)), &config.paths.run_dir),
-        remounts: &KernelRemounts::default(),
-        heal: config.heal.mode,
-        shield: &config.shield,
-        after: &config.heal.after,
-        kubelets: &configured_kubelet(config),
-        processes: &KernelProcesses,
-        scratch: &config.paths.run_dir.join("scratch"),
-        guard: &config.guard,
+        faces: setting.faces,
+        face: setting.face,
         operation: setting.operation,
         deadline: setting.deadline,
-        face: setting.face,
-        faces: setting.faces,
         counts,
     };
-    driver::with_driver(&ports, work)
+    work(&context)
 }
 
 /// A mark of everything that tells which server a node is.

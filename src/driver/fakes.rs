@@ -18,26 +18,7 @@ pub(crate) use self::mounts::FakeMounts;
 pub(crate) use self::namespaces::FakeNamespaces;
 pub(crate) use self::no_host::NoHost;
 
-use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::lookup::attachment_view::Attachments;
-use crate::lookup::find_disk::Disks;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::NodeName;
-
-/// The disks of a node that is called `here`.
-pub(super) fn with_disks<T>(
-    cloud: &FakeCloud,
-    devices: &FakeDevices,
-    records: &Records,
-    deadline: Deadline,
-    work: impl FnOnce(&Disks<'_>) -> T,
-) -> T {
-    let this_node = &NodeName::parse("here").unwrap();
-    let attachments = &Attachments { cloud, answers: None, pace: None, deadline, this_node };
-    let mounts = &FakeMounts::default();
-    work(&Disks { cloud, devices, mounts, records, this_node, deadline, attachments })
-}
 
 /// Where nothing is made up.
 fn nothing<T>() -> Result<T> {

@@ -4,9 +4,9 @@
 //! called. Each operation can be repeated, and killed at any point: the next try looks at what is
 //! there and goes on.
 
-mod assembly;
 pub mod attachment;
 pub mod call_counts;
+mod context;
 #[cfg(test)]
 mod fakes;
 pub mod guard;
@@ -15,7 +15,6 @@ pub mod lookup;
 pub mod mount;
 pub mod operation;
 pub mod ownership;
-mod ports;
 pub mod report;
 
 use incloud_disk_cloud as cloud;
@@ -23,6 +22,5 @@ use incloud_disk_failpoints as failpoints;
 use incloud_disk_host as host;
 use incloud_disk_model as model;
 
-pub use assembly::{Driver, with_driver};
+pub use context::{Context, Host, Policy, Store};
 pub use operation::{Outcome, Volume, VolumeRef};
-pub use ports::Ports;

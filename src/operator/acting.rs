@@ -1,18 +1,17 @@
-//! A driver that acts for a person: who asked for it is logged, and what came of it is counted.
+//! A context to act with for a person: who asked for it is logged, and what came of it is counted.
 
 use super::naming;
 use super::terminal::told;
 use crate::app::{self, report};
 use crate::cli::TypedVolume;
 use crate::configuration::Config;
-use crate::driver::Driver;
-use crate::host;
+use crate::driver::Context;
 use crate::host::clock::Deadline;
-use crate::log;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::report::metrics::Sample;
 use crate::wiring::{self, Setting};
+use crate::{host, log};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -23,12 +22,12 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// How long a person's verb waits for a volume's lock; then it says who has it.
 const FOR_A_LOCK: Duration = Duration::from_secs(5);
 
-/// Lets a driver work for a person on the volume that was typed: who asked for what stands in the log,
+/// Acts for a person on the volume that was typed: who asked for what stands in the log,
 /// and whether it was only asked for the plan.
 pub(super) fn recorded(
     (verb, dry_run): (&str, bool),
     TypedVolume(typed): &TypedVolume,
-    work: impl FnOnce(&Driver<'_>, &VolumeId) -> Result<String>,
+    work: impl FnOnce(&Context<'_>, &VolumeId) -> Result<String>,
 ) -> Result<String> {
     let (config, origin) = app::load_config()?;
     let _is_logged = log::start(&config);
@@ -42,8 +41,8 @@ pub(super) fn recorded(
     let mut is_begun = false;
     let begin = Instant::now();
     let deadline = Deadline::after(PATIENCE);
-    let done = measured(verb, &config, origin.as_deref(), deadline, |driver| {
-        let found = naming::volume_to_act_on(driver, typed);
+    let done = measured(verb, &config, origin.as_deref(), deadline, |cx| {
+        let found = naming::volume_to_act_on(cx, typed);
         note_begin(found.as_ref().map_or(typed, |found| found.id.as_str()));
         is_begun = true;
         let found = found?;
@@ -51,7 +50,7 @@ pub(super) fn recorded(
             // To a reader who may have gone: what is done does not depend on it.
             let _ = host::worker::out().write_all(told(&words).as_bytes());
         }
-        work(driver, &found.id)
+        work(cx, &found.id)
     });
     if !is_begun {
         note_begin(typed);
@@ -66,18 +65,18 @@ pub(super) fn recorded(
     done
 }
 
-/// Lets a driver work, and writes what came of it where the metrics are collected.
+/// Acts, and writes what came of it where the metrics are collected.
 pub(super) fn measured<T>(
     verb: &str,
     config: &Config,
     origin: Option<&Path>,
     deadline: Deadline,
-    work: impl FnOnce(&Driver<'_>) -> Result<T>,
+    work: impl FnOnce(&Context<'_>) -> Result<T>,
 ) -> Result<T> {
     let begin = Instant::now();
     let setting =
         Setting { lock_patience: Some(FOR_A_LOCK), ..app::setting(config, origin, verb, deadline) };
-    let (done, measured) = wiring::with_measured_driver(&setting, work);
+    let (done, measured) = wiring::with_measured_context(&setting, work);
     if let Some(mut report) = report(config, verb) {
         let outcome = done.as_ref().map_or_else(|error| error.kind.word(), |_| "done");
         report.sample = Sample {

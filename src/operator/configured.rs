@@ -1,8 +1,8 @@
-//! A driver that only looks, by the configuration as far as this user can read it.
+//! A context to look with, by the configuration as far as this user can read it.
 
 use crate::app;
 use crate::configuration::Config;
-use crate::driver::Driver;
+use crate::driver::Context;
 use crate::host::clock::Deadline;
 use crate::host::machine;
 use crate::model::error::{Error, Result};
@@ -52,27 +52,27 @@ impl Configured {
         Ok(unseen)
     }
 
-    /// Lets a driver look.
-    pub(super) fn with_driver<T>(
+    /// Looks, with a context of its own.
+    pub(super) fn with_context<T>(
         &self,
         verb: &str,
-        work: impl FnOnce(&Driver<'_>) -> Result<T>,
+        work: impl FnOnce(&Context<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.with_patient_driver(verb, PATIENCE, work)
+        self.with_patient_context(verb, PATIENCE, work)
     }
 
     /// The same, and the cloud may take so long.
-    pub(super) fn with_patient_driver<T>(
+    pub(super) fn with_patient_context<T>(
         &self,
         verb: &str,
         patience: Duration,
-        work: impl FnOnce(&Driver<'_>) -> Result<T>,
+        work: impl FnOnce(&Context<'_>) -> Result<T>,
     ) -> Result<T> {
         let deadline = Deadline::after(patience);
         let setting = Setting {
             trouble: self.trouble.as_ref(),
             ..app::setting(&self.config, self.origin.as_deref(), verb, deadline)
         };
-        wiring::with_driver(&setting, work)
+        wiring::with_context(&setting, work)
     }
 }

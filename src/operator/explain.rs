@@ -6,7 +6,7 @@ use super::terminal::{Paint, Stage, hanging};
 use super::timeline::Entry;
 use super::{history, journal, kernel_story, naming};
 use crate::configuration::Config;
-use crate::driver::Driver;
+use crate::driver::Context;
 use crate::host::clock;
 use crate::host::records::Records;
 use crate::model::disk::device::UdevEntry;
@@ -35,7 +35,7 @@ pub(super) struct Explanation<'a> {
 }
 
 pub(super) fn run(
-    driver: &Driver<'_>,
+    cx: &Context<'_>,
     config: &Config,
     row: &Row,
     cloud_silence: Option<&str>,
@@ -45,8 +45,8 @@ pub(super) fn run(
     let id = row.facts.id.as_ref().map(VolumeId::as_name);
     let name = id.or_else(|| row.facts.name.clone());
     let history = name.map(|name| last_entries(config, &name)).unwrap_or_default();
-    let holding = holders::look(driver, row);
-    let udev = udev_entry(driver, row);
+    let holding = holders::look(cx, row);
+    let udev = udev_entry(cx, row);
     let all = Explanation { format: 1, volume: row, cloud_silence, udev, holding, history };
     if json {
         stage.say_json(&all)?;
@@ -58,10 +58,9 @@ pub(super) fn run(
 }
 
 /// What udev's database says about the disk that is proven to be the volume's.
-pub(super) fn udev_entry(driver: &Driver<'_>, row: &Row) -> Option<UdevEntry> {
+pub(super) fn udev_entry(cx: &Context<'_>, row: &Row) -> Option<UdevEntry> {
     let (Some(id), DiskFact::Proven(disk)) = (&row.facts.id, &row.facts.disk) else { return None };
-    let ports = &driver.ports;
-    ports.devices.udev_entry(&ports.cloud.identity(id), disk.number)
+    cx.host.devices.udev_entry(&cx.cloud.identity(id), disk.number)
 }
 
 fn last_entries(config: &Config, name: &VolumeName) -> Vec<Entry> {

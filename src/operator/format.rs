@@ -1,9 +1,9 @@
 //! `disk format`: the one way to lose what is on a volume's disk, and it is a person's.
 
 use super::terminal::told;
-use crate::driver::mount::format::OnDisk;
+use crate::driver::mount::format::{self, OnDisk};
 use crate::driver::mount::stage::StageOptions;
-use crate::driver::{Driver, Volume};
+use crate::driver::{Context, Volume};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::mount::mount_options::MkfsOptions;
@@ -16,23 +16,23 @@ pub(super) struct FormatRequest {
     pub(super) keep: Option<String>,
 }
 
-pub(super) fn run(driver: &Driver<'_>, id: &VolumeId, request: &FormatRequest) -> Result<String> {
+pub(super) fn run(cx: &Context<'_>, id: &VolumeId, request: &FormatRequest) -> Result<String> {
     let kind = StageOptions::for_file_system(&request.fs_type)?.file_system.unwrap_or_default();
     let options = MkfsOptions::parse(&request.mkfs_options)?;
     options.check_new(kind)?;
     let volume = Volume::new(id.clone(), None);
     if let Some(uuid) = &request.keep {
-        let before = driver.formatter.keep(&volume, uuid)?;
+        let before = format::keep(cx, &volume, uuid)?;
         return Ok(format!(
             "{}kept    file system {uuid}: the next mount accepts it\n",
             shown(&volume, &before)
         ));
     }
     if request.yes {
-        let before = driver.formatter.format_for_good(&volume, kind, &options)?;
+        let before = format::format_for_good(cx, &volume, kind, &options)?;
         return Ok(format!("{}made    a new {kind}\n", shown(&volume, &before)));
     }
-    let found = driver.formatter.what_is_on(&volume)?;
+    let found = format::what_is_on(cx, &volume)?;
     let more = match request.mkfs_options.as_str() {
         "" => String::new(),
         options => format!(" --mkfs-options {options:?}"),

@@ -3,7 +3,9 @@
 use super::sweep::{HELD, WAITS};
 use super::switched::{IS_BACK, notes, word};
 use super::terminal::{hanging, told};
-use crate::driver::Driver;
+use crate::driver::Context;
+use crate::driver::heal::{self, adopt};
+use crate::driver::report::survey;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
@@ -21,7 +23,7 @@ pub(super) struct HealRequest {
 
 /// Heals one volume; `status` is the exit status, if it is neither done nor failed.
 pub(super) fn run(
-    driver: &Driver<'_>,
+    cx: &Context<'_>,
     id: &VolumeId,
     request: HealRequest,
     status: &mut u8,
@@ -31,14 +33,14 @@ pub(super) fn run(
     let mut text = String::new();
     let mut adopts = false;
     if adopt {
-        let numbers = driver.adoption.adopt_dead(id, mode)?;
+        let numbers = adopt::adopt_dead(cx, id, mode)?;
         adopts = !numbers.is_empty();
         let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
         let numbers = if numbers.is_empty() { "no mount".to_owned() } else { numbers.join(", ") };
         let adopted = if dry_run { "would be adopted and healed" } else { "adopted" };
         text += &told(&format!("{adopted}, of dead disks: {numbers}"));
     }
-    let healed = driver.healing.heal_by_hand(id, mode)?;
+    let healed = heal::heal_by_hand(cx, id, mode)?;
     if healed.is_back {
         text += &told(IS_BACK);
     }
@@ -61,12 +63,12 @@ pub(super) fn run(
     }
     if dry_run {
         if end_holders {
-            text += &would_end(driver, id)?;
+            text += &would_end(cx, id)?;
         }
         if text.is_empty() {
             return Ok(or_nothing(text));
         }
-        let now = driver.surveying.verdict_here(id).and_then(|now| now.consequence);
+        let now = survey::verdict_here(cx, id).and_then(|now| now.consequence);
         let now = now.map(|now| hanging("now: ", &now, str::to_owned)).unwrap_or_default();
         let adopting = if adopt { "--adopt " } else { "" };
         let ending = if end_holders { "--end-holders " } else { "" };
@@ -88,11 +90,11 @@ pub(super) fn run(
             "{left} on the lost disk, for the reasons above; the timer goes on with what can be moved"
         ));
     }
-    let verdict = || driver.surveying.verdict_after_heal(id).filter(|now| now.health.harms());
+    let verdict = || survey::verdict_after_heal(cx, id).filter(|now| now.health.harms());
     let mut now = verdict();
     // A container that comes back must find mounts that are right.
     if end_holders && now.as_ref().is_some_and(|now| now.health == Health::HalfHealed) {
-        for process in driver.healing.end_holders(id)? {
+        for process in heal::end_holders(cx, id)? {
             text += &told(&format!("ended {process}"));
         }
         *status = 0;
@@ -104,7 +106,7 @@ pub(super) fn run(
         let is_off = match now.health {
             Health::Stale | Health::Dead => true,
             Health::HalfHealed => {
-                !driver.healing.holders_of_lost(id).is_ok_and(|holders| holders.is_empty())
+                !heal::holders_of_lost(cx, id).is_ok_and(|holders| holders.is_empty())
             }
             _ => false,
         };
@@ -116,8 +118,8 @@ pub(super) fn run(
 }
 
 /// Whom `--end-holders` would end.
-fn would_end(driver: &Driver<'_>, id: &VolumeId) -> Result<String> {
-    let holders = driver.healing.holders_of_lost(id)?;
+fn would_end(cx: &Context<'_>, id: &VolumeId) -> Result<String> {
+    let holders = heal::holders_of_lost(cx, id)?;
     let mut text: String =
         holders.iter().map(|process| told(&format!("would end {process}"))).collect();
     if !text.is_empty() {

@@ -2,7 +2,8 @@
 
 use super::status::Row;
 use super::terminal::{Paint, Stage, cell, hanging};
-use crate::driver::Driver;
+use crate::driver::Context;
+use crate::driver::report::holders;
 use crate::host::machine;
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
@@ -25,11 +26,11 @@ pub(super) struct Holding {
     pub(super) sees_all: Option<String>,
 }
 
-pub(super) fn look(driver: &Driver<'_>, row: &Row) -> Holding {
+pub(super) fn look(cx: &Context<'_>, row: &Row) -> Holding {
     let name = row.facts.id.as_ref().map(VolumeId::as_name).or_else(|| row.facts.name.clone());
     let command = || format!("sudo disk holders {}", name.map(String::from).unwrap_or_default());
     let sees_all = (!machine::is_root()).then(command);
-    match driver.usage.holders(&row.facts) {
+    match holders::holders(cx, &row.facts) {
         Answer::Told(found) => {
             Holding { holders: found.all, unseen: None, untold: found.untold, sees_all }
         }
@@ -39,8 +40,8 @@ pub(super) fn look(driver: &Driver<'_>, row: &Row) -> Holding {
     }
 }
 
-pub(super) fn run(driver: &Driver<'_>, row: &Row, json: bool, stage: &mut Stage<'_>) -> Result<u8> {
-    let found = look(driver, row);
+pub(super) fn run(cx: &Context<'_>, row: &Row, json: bool, stage: &mut Stage<'_>) -> Result<u8> {
+    let found = look(cx, row);
     if json {
         stage.say_json(&found)?;
     } else if let Some(why) = &found.unseen {

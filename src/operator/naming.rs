@@ -2,7 +2,8 @@
 
 use super::journal::{self, LogQuery};
 use crate::configuration::Config;
-use crate::driver::Driver;
+use crate::driver::Context;
+use crate::driver::lookup::known_volumes;
 use crate::host::records::Records;
 use crate::host::{device_nodes, machine};
 use crate::model::error::{Error, Kind, Result};
@@ -38,12 +39,12 @@ fn typed_name(text: &str) -> TypedName<'_> {
 }
 
 /// The volume that a verb acts on: the cloud is asked too, and a choice is never made.
-pub(super) fn volume_to_act_on(driver: &Driver<'_>, text: &str) -> Result<Taken> {
+pub(super) fn volume_to_act_on(cx: &Context<'_>, text: &str) -> Result<Taken> {
     let typed = typed_name(text);
-    let here = driver.known.here(typed);
+    let here = known_volumes::here(cx, typed);
     let is_known = matches!(meant(typed, &here), Meant::One(_, fit) if fit != Fit::Prefix);
     let patience = if is_known { TO_CONFIRM } else { TO_FIND };
-    let (known, silence) = driver.known.everywhere(typed, here, patience);
+    let (known, silence) = known_volumes::everywhere(cx, typed, here, patience);
     let (one, fit) = only_one(text, meant(typed, &known), silence.clone())?;
     if let (Fit::Prefix, Some(why)) = (&fit, silence) {
         let label = one.label();
@@ -62,12 +63,12 @@ pub(super) fn volume_to_act_on(driver: &Driver<'_>, text: &str) -> Result<Taken>
 /// The volume that is looked at. The cloud is asked only about a name that this machine does not know
 /// whole; what only the log tells of is known too.
 pub(super) fn volume_to_look_at(
-    driver: &Driver<'_>,
+    cx: &Context<'_>,
     text: &str,
     config: &Config,
 ) -> Result<KnownVolume> {
     let typed = typed_name(text);
-    let here = driver.known.here(typed);
+    let here = known_volumes::here(cx, typed);
     match meant(typed, &here) {
         Meant::One(one, fit) if fit != Fit::Prefix => return Ok(one.clone()),
         Meant::Several(all) if all.iter().any(|(_, fit)| *fit != Fit::Prefix) => {
@@ -75,7 +76,7 @@ pub(super) fn volume_to_look_at(
         }
         _ => {}
     }
-    let (known, silence) = driver.known.everywhere(typed, here, TO_FIND);
+    let (known, silence) = known_volumes::everywhere(cx, typed, here, TO_FIND);
     let found = only_one(text, meant(typed, &known), silence).map(|(one, _)| one.clone());
     found.or_else(|error| {
         if error.kind == Kind::BadCall {
@@ -98,7 +99,7 @@ pub(super) fn volume_to_look_at(
 
 /// The names of a volume in the log, which may be the only place that knows it by now.
 pub(super) fn names_in_the_log(
-    driver: &Driver<'_>,
+    cx: &Context<'_>,
     text: &str,
     config: &Config,
 ) -> Result<NamesInTheLog> {
@@ -110,7 +111,7 @@ pub(super) fn names_in_the_log(
         names.extend(one.names.iter().cloned());
         NamesInTheLog { names, near: Vec::new() }
     };
-    let known = driver.known.here(typed);
+    let known = known_volumes::here(cx, typed);
     if let Meant::One(one, fit) = meant(typed, &known)
         && fit != Fit::Prefix
     {
@@ -149,8 +150,8 @@ fn is_in_older_log(text: &str, config: &Config) -> bool {
 }
 
 /// All names of volumes and of those that have them, a line each, as far as this machine knows them.
-pub(super) fn all(driver: &Driver<'_>) -> String {
-    let known = driver.known.here(TypedName { text: "", number: None });
+pub(super) fn all(cx: &Context<'_>) -> String {
+    let known = known_volumes::here(cx, TypedName { text: "", number: None });
     let mut names = BTreeSet::new();
     for one in known {
         names.extend(one.id.map(|id| id.to_string()));

@@ -3,7 +3,7 @@
 use super::configured::Configured;
 use super::terminal::Stage;
 use crate::cloud::openstack::ids_in_firmware;
-use crate::driver::Driver;
+use crate::driver::Context;
 use crate::host::files;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId};
@@ -86,15 +86,15 @@ pub(super) fn run(words: &[String], stage: &mut Stage<'_>) -> Result<u8> {
             .hint("kubectl get nodes -o json | disk node servers")
     })?;
     let configured = Configured::read();
-    let found = configured.with_patient_driver("node servers", PATIENCE, |driver| {
-        if !driver.ports.cloud.capabilities().is_remote {
+    let found = configured.with_patient_context("node servers", PATIENCE, |cx| {
+        if !cx.cloud.capabilities().is_remote {
             return Err(Error::new(
                 Kind::Config,
                 "the local cloud has no servers to check nodes against",
             )
             .hint("set cloud.kind to the cloud of these nodes"));
         }
-        list.items.iter().map(|node| Ok((&node.metadata.name, seen(driver, node)?))).collect()
+        list.items.iter().map(|node| Ok((&node.metadata.name, seen(cx, node)?))).collect()
     })?;
     let (table, is_whole) = table(found);
     stage.say(&table);
@@ -102,13 +102,10 @@ pub(super) fn run(words: &[String], stage: &mut Stage<'_>) -> Result<u8> {
 }
 
 /// The server that a node is, and its name in the cloud; or why it is not known.
-fn seen(
-    driver: &Driver<'_>,
-    node: &Node,
-) -> Result<std::result::Result<(ServerId, String), String>> {
+fn seen(cx: &Context<'_>, node: &Node) -> Result<std::result::Result<(ServerId, String), String>> {
     let candidates = node.candidates();
     for id in &candidates {
-        if let Some(view) = driver.ports.cloud.server_view(id, driver.ports.deadline)? {
+        if let Some(view) = cx.cloud.server_view(id, cx.deadline)? {
             return Ok(Ok((id.clone(), view.name.unwrap_or_default())));
         }
     }

@@ -2,8 +2,10 @@
 //! breaks.
 
 use super::terminal::told;
-use crate::driver::Driver;
-use crate::driver::attachment::detach::Force;
+use crate::driver::Context;
+use crate::driver::attachment::detach::{self, Force};
+use crate::driver::guard::end_users;
+use crate::driver::mount::release;
 use crate::driver::operation::Outcome;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, VolumeId};
@@ -15,26 +17,25 @@ const PLAN: Duration = Duration::from_secs(10);
 const ACT: Duration = Duration::from_secs(2);
 
 pub(super) fn detach(
-    driver: &Driver<'_>,
+    cx: &Context<'_>,
     id: &VolumeId,
     node: Option<&NodeName>,
     dry_run: bool,
 ) -> Result<String> {
     let node = node.filter(|node| node.as_str() != THIS_MACHINE);
-    let is_here = node.is_none_or(|node| node == driver.ports.this_node);
-    driver.ports.census.allow(if dry_run { PLAN } else { ACT });
-    let breaks = is_here.then(|| driver.releasing.what_would_break(id));
+    let is_here = node.is_none_or(|node| node == cx.this_node);
+    cx.host.census.allow(if dry_run { PLAN } else { ACT });
+    let breaks = is_here.then(|| release::what_would_break(cx, id));
     if dry_run {
-        let fate =
-            if is_here && driver.releasing.would_wait(id) { Fate::Waits } else { Fate::Fails };
+        let fate = if is_here && release::would_wait(cx, id) { Fate::Waits } else { Fate::Fails };
         return Ok(would_break(breaks.as_deref(), &format!("disk detach --force {id}"), fate));
     }
-    let done = driver.detaching.detach_exactly(id, node, Force::Yes);
-    let waits = is_here && driver.releasing.waits(id);
+    let done = detach::detach_exactly(cx, id, node, Force::Yes);
+    let waits = is_here && release::waits(cx, id);
     let outcome = done.map_err(|error| if waits { not_again(error) } else { error })?;
     let heading = if waits { "this waits for its disk" } else { "this breaks" };
     let mut text = breaks.map(|breaks| lines(heading, &breaks)).unwrap_or_default();
-    let node = node.unwrap_or(driver.ports.this_node);
+    let node = node.unwrap_or(cx.this_node);
     text += &match outcome {
         Outcome::Done => format!("detached {id} from {node}\n"),
         Outcome::Already => format!("{id} was not attached to {node}\n"),
@@ -67,14 +68,14 @@ enum Fate {
 /// What the predecessor's users type for "this machine".
 const THIS_MACHINE: &str = "1";
 
-pub(super) fn release(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
-    driver.ports.census.allow(if dry_run { PLAN } else { ACT });
-    let breaks = driver.releasing.what_would_break(id);
+pub(super) fn release(cx: &Context<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
+    cx.host.census.allow(if dry_run { PLAN } else { ACT });
+    let breaks = release::what_would_break(cx, id);
     if dry_run {
         return Ok(would_break(Some(&breaks), &format!("disk release {id}"), Fate::Fails));
     }
     let mut text = broken(&breaks);
-    let released = driver.releasing.release(id)?;
+    let released = release::release(cx, id)?;
     for folder in released.folders {
         text += &told(&format!("unmounted {}", folder.display()));
     }
@@ -89,13 +90,13 @@ pub(super) fn release(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Resu
 }
 
 /// Ends the processes of ordinary users that keep the volume in use.
-pub(super) fn end_users(driver: &Driver<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
-    driver.ports.census.allow(PLAN);
+pub(super) fn end_users(cx: &Context<'_>, id: &VolumeId, dry_run: bool) -> Result<String> {
+    cx.host.census.allow(PLAN);
     let (processes, hidden) = if dry_run {
-        driver.users.users_with(id)?
+        end_users::users_with(cx, id)?
     } else {
-        let ended = driver.users.end_users(id)?;
-        let hidden = if ended.is_empty() { driver.users.users_with(id)?.1 } else { None };
+        let ended = end_users::end_users(cx, id)?;
+        let hidden = if ended.is_empty() { end_users::users_with(cx, id)?.1 } else { None };
         (ended, hidden)
     };
     if processes.is_empty() {

@@ -4,8 +4,8 @@ use super::journal;
 use super::terminal::{Paint, Stage, cell, hanging, line_of, width};
 use super::timeline::{Ending, Entry};
 use crate::configuration::Config;
-use crate::driver::Driver;
-use crate::driver::report::survey::Survey;
+use crate::driver::Context;
+use crate::driver::report::survey::{self, Survey};
 use crate::host::clock;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
@@ -47,12 +47,12 @@ pub(super) struct Status {
 
 /// Looks at everything, and at these volumes wherever they are.
 pub(super) fn look(
-    driver: &Driver<'_>,
+    cx: &Context<'_>,
     config: &Config,
     unseen: &[String],
     also: &[VolumeId],
 ) -> Status {
-    let Survey { volumes, not_ours, cloud_silence, unseen: more } = driver.surveying.survey(also);
+    let Survey { volumes, not_ours, cloud_silence, unseen: more } = survey::survey(cx, also);
     let calls = journal::last_calls(&config.paths);
     let row = |facts: VolumeFacts| {
         let verdict = judge(&facts);
@@ -63,7 +63,7 @@ pub(super) fn look(
     volumes.sort_by_key(|row| std::cmp::Reverse(row.verdict.health));
     Status {
         format: 1,
-        node: driver.ports.this_node.to_string(),
+        node: cx.this_node.to_string(),
         at: timestamp::text(clock::now()),
         not_ours,
         cloud_answered: cloud_silence.is_none(),

@@ -9,11 +9,14 @@ use super::kernel_story;
 use super::switched::{IS_BACK, notes, word};
 use super::terminal::{self, say};
 use crate::configuration::Config;
-use crate::driver::Driver;
-use crate::driver::attachment::take_down::TakenDown;
-use crate::driver::heal::adopt::FoundMount;
+use crate::driver::Context;
+use crate::driver::attachment::take_down::{self, TakenDown};
+use crate::driver::heal::adopt::{self, FoundMount};
 use crate::driver::heal::outcome::Healed;
-use crate::driver::heal::sweep::Swept;
+use crate::driver::heal::recovery;
+use crate::driver::heal::sweep::{self, Swept};
+use crate::driver::mount::owed_marks;
+use crate::driver::report::survey;
 use crate::host::clock::Deadline;
 use crate::host::devices::SysfsDevices;
 use crate::host::worker::parent::Signals;
@@ -225,7 +228,7 @@ impl Repeat {
 }
 
 impl NodeSweep<'_> {
-    fn with_driver<T>(&self, work: impl FnOnce(&Driver<'_>) -> Result<T>) -> Result<T> {
+    fn with_context<T>(&self, work: impl FnOnce(&Context<'_>) -> Result<T>) -> Result<T> {
         measured("heal", self.config, self.origin, Deadline::after(PATIENCE), work)
     }
 
@@ -356,10 +359,10 @@ impl NodeSweep<'_> {
     }
 
     fn sweep(&self, node: Option<&Path>, put_off: &BTreeSet<String>) -> Result<Swept> {
-        self.with_driver(|driver| {
-            let swept = self.sweep_with(driver, node, put_off);
+        self.with_context(|cx| {
+            let swept = self.sweep_with(cx, node, put_off);
             if node.is_none() && self.config.metrics.textfile.is_some() {
-                driver.surveying.count_healths();
+                survey::count_healths(cx);
             }
             swept
         })
@@ -367,12 +370,12 @@ impl NodeSweep<'_> {
 
     fn sweep_with(
         &self,
-        driver: &Driver<'_>,
+        cx: &Context<'_>,
         node: Option<&Path>,
         put_off: &BTreeSet<String>,
     ) -> Result<Swept> {
         if self.mode == HealMode::Off {
-            make_up_for(driver);
+            make_up_for(cx);
             return Ok(Swept::default());
         }
         let mut begin = Instant::now();
@@ -392,17 +395,17 @@ impl NodeSweep<'_> {
             let number = seen
                 .and_then(|seen| device_nodes::number_of(&seen))
                 .ok_or_else(|| Error::bad_call(format!("{} is no disk's node", node.display())))?;
-            return driver.sweep.sweep_disk(number, self.mode, &mut told);
+            return sweep::sweep_disk(cx, number, self.mode, &mut told);
         }
-        let swept = driver.sweep.sweep_all(self.mode, put_off, &mut told)?;
+        let swept = sweep::sweep_all(cx, self.mode, put_off, &mut told)?;
         if self.mode == HealMode::Auto {
-            for one in driver.adoption.adopt_found()? {
+            for one in adopt::adopt_found(cx)? {
                 let (folder, line) = told_of_found(&one);
                 tell(folder, vec![line], Effect::of(&one.outcome));
             }
         }
         if !self.is_plan {
-            make_up_for(driver);
+            make_up_for(cx);
         }
         Ok(swept)
     }
@@ -505,15 +508,15 @@ fn told_of_taken_down(one: &TakenDown) -> String {
 }
 
 /// What no call comes for any more, and what an earlier one could not do.
-fn make_up_for(driver: &Driver<'_>) {
-    driver.recovery.end_all_leftovers();
-    tell_unasked(driver);
+fn make_up_for(cx: &Context<'_>) {
+    recovery::end_all_leftovers(cx);
+    tell_unasked(cx);
     // Last, for a cloud may be slow.
-    driver.owed_marks.leave_all();
+    owed_marks::leave_all(cx);
 }
 
-fn tell_unasked(driver: &Driver<'_>) {
-    for one in driver.taking_down.end_unasked() {
+fn tell_unasked(cx: &Context<'_>) {
+    for one in take_down::end_unasked(cx) {
         let whose = format!("{} forgotten", one.id);
         tell(whose, vec![told_of_taken_down(&one)], Effect::of(&one.outcome));
     }

@@ -4,10 +4,9 @@ use super::configured::Configured;
 use super::status::{self, Row};
 use super::terminal::Stage;
 use super::{doctor, explain, history, holders, naming, report, rows};
-use crate::cli::TypedVolume;
-use crate::cli::generate;
 use crate::cli::views::{Looking, StatusArguments, VolumeChoice};
-use crate::driver::Driver;
+use crate::cli::{TypedVolume, generate};
+use crate::driver::Context;
 use crate::host::machine;
 use crate::model::error::{Error, Result};
 use std::time::Duration;
@@ -34,18 +33,16 @@ pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
     match verb {
         Looking::Names => {
             // A shell asks while a person types: what cannot be read is no answer, and no complaint.
-            let names = configured.with_driver("names", |driver| Ok(naming::all(driver)));
+            let names = configured.with_context("names", |cx| Ok(naming::all(cx)));
             stage.say(&names.unwrap_or_default());
             Ok(0)
         }
         Looking::Status(arguments) => status(&configured, arguments, stage),
-        Looking::Explain(subject) => {
-            about(&configured, "explain", subject, |driver, row, silence| {
-                explain::run(driver, &configured.config, row, silence, subject.json, stage)
-            })
-        }
-        Looking::Holders(subject) => about(&configured, "holders", subject, |driver, row, _| {
-            holders::run(driver, row, subject.json, stage)
+        Looking::Explain(subject) => about(&configured, "explain", subject, |cx, row, silence| {
+            explain::run(cx, &configured.config, row, silence, subject.json, stage)
+        }),
+        Looking::Holders(subject) => about(&configured, "holders", subject, |cx, row, _| {
+            holders::run(cx, row, subject.json, stage)
         }),
         Looking::History(arguments) => {
             configured.unseen()?;
@@ -54,8 +51,8 @@ pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
                 return Err(trouble.clone());
             }
             let names = arguments.volume.as_ref().map(|TypedVolume(typed)| {
-                configured.with_driver("history", |driver| {
-                    naming::names_in_the_log(driver, typed, &configured.config)
+                configured.with_context("history", |cx| {
+                    naming::names_in_the_log(cx, typed, &configured.config)
                 })
             });
             let done = history::run(arguments, names.transpose()?, &configured.config, stage);
@@ -81,9 +78,8 @@ fn status(
     const CLEAR: &str = "\x1b[H\x1b[2J";
     let unseen = configured.unseen()?;
     loop {
-        let seen = configured.with_driver("status", |driver| {
-            Ok(status::look(driver, &configured.config, &unseen, &[]))
-        })?;
+        let seen = configured
+            .with_context("status", |cx| Ok(status::look(cx, &configured.config, &unseen, &[])))?;
         if arguments.rows {
             stage.say(&rows::rows(&seen));
             return Ok(0);
@@ -109,14 +105,14 @@ fn about(
     configured: &Configured,
     verb: &str,
     subject: &VolumeChoice,
-    work: impl FnOnce(&Driver<'_>, &Row, Option<&str>) -> Result<u8>,
+    work: impl FnOnce(&Context<'_>, &Row, Option<&str>) -> Result<u8>,
 ) -> Result<u8> {
     configured.unseen()?;
     let TypedVolume(typed) = &subject.volume;
-    configured.with_driver(verb, |driver| {
-        let meant = naming::volume_to_look_at(driver, typed, &configured.config)?;
+    configured.with_context(verb, |cx| {
+        let meant = naming::volume_to_look_at(cx, typed, &configured.config)?;
         let also: Vec<_> = meant.id.iter().cloned().collect();
-        let seen = status::look(driver, &configured.config, &[], &also);
+        let seen = status::look(cx, &configured.config, &[], &also);
         let is_meant = |row: &&Row| match &row.facts.id {
             Some(of) => Some(of) == meant.id.as_ref(),
             None => row.facts.name.as_ref().is_some_and(|of| meant.names.contains(of.as_str())),
@@ -125,6 +121,6 @@ fn about(
         let row = by_folder
             .or_else(|| seen.volumes.iter().find(is_meant))
             .ok_or_else(|| naming::unknown(typed, &[]))?;
-        work(driver, row, seen.cloud_silence.as_deref())
+        work(cx, row, seen.cloud_silence.as_deref())
     })
 }

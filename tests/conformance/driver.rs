@@ -4,9 +4,10 @@ use crate::shelf::{OnShelf, Shelf};
 use crate::suite::Subject;
 use crate::tagged::Tagged;
 use incloud_disk::cloud::Cloud;
-use incloud_disk::driver::attachment::detach::Force;
+use incloud_disk::driver::attachment::attach;
+use incloud_disk::driver::attachment::detach::{self, Force};
 use incloud_disk::driver::call_counts::CallCounts;
-use incloud_disk::driver::{self, Driver, Outcome, Ports, Volume};
+use incloud_disk::driver::{Context, Host, Outcome, Policy, Store, Volume};
 use incloud_disk::flexvolume::FACE;
 use incloud_disk::host::census::KernelCensus;
 use incloud_disk::host::clock::Deadline;
@@ -31,37 +32,42 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// One call on a machine that remembers nothing: what is found again is found in the cloud.
-fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Driver<'_>) -> T) -> T {
+fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Context<'_>) -> T) -> T {
     let folder = TempDir::new().unwrap();
     let path = folder.path();
-    let ports = Ports {
+    work(&Context {
         cloud,
-        devices: &SysfsDevices::default(),
-        maps: &KernelMaps::default(),
-        file_systems: &KernelFileSystems::below(path),
-        mounts: &KernelMounts { faces: Faces::default() },
-        records: &Records::below(&path.join("state"), &path.join("run")),
-        answers: &Answers::below(path, ""),
-        pace: &Pace::below(path),
-        locks: &Locks::below(path),
+        host: Host {
+            devices: &SysfsDevices::default(),
+            maps: &KernelMaps::default(),
+            file_systems: &KernelFileSystems::below(path),
+            mounts: &KernelMounts { faces: Faces::default() },
+            remounts: &KernelRemounts::default(),
+            census: &KernelCensus::default().read_by(env!("CARGO_BIN_EXE_disk").into()),
+            processes: &KernelProcesses,
+            kubelets: &ConfiguredKubelet { proc: "/nowhere".into(), root: None },
+        },
+        store: Store {
+            records: &Records::below(&path.join("state"), &path.join("run")),
+            locks: &Locks::below(path),
+            answers: &Answers::below(path, ""),
+            pace: &Pace::below(path),
+            scratch: path,
+        },
+        policy: Policy {
+            guard: &GuardPolicy::default(),
+            heal: HealMode::Off,
+            shield: &ShieldPolicy::default(),
+            after: &After::Nothing,
+            takeover: Takeover::Off,
+        },
         this_node: &NodeName::parse("controller").unwrap(),
-        takeover: Takeover::Off,
-        census: &KernelCensus::default().read_by(env!("CARGO_BIN_EXE_disk").into()),
-        remounts: &KernelRemounts::default(),
-        heal: HealMode::Off,
-        shield: &ShieldPolicy::default(),
-        after: &After::Nothing,
-        kubelets: &ConfiguredKubelet { proc: "/nowhere".into(), root: None },
-        processes: &KernelProcesses,
-        scratch: path,
-        guard: &GuardPolicy::default(),
         faces: Faces::default(),
         face: &FACE,
         operation: "test",
         deadline: Deadline::after(Duration::from_secs(5)),
         counts: &CallCounts::default(),
-    };
-    driver::with_driver(&ports, work)
+    })
 }
 
 fn attach(
@@ -72,17 +78,17 @@ fn attach(
 ) -> Result<Outcome> {
     let name = name.map(|name| VolumeName::parse(name).unwrap());
     let volume = Volume::new(id.clone(), name);
-    call(cloud, |driver| driver.attaching.attach(&volume, node, Sharing::Alone)).map(|(_, it)| it)
+    call(cloud, |cx| attach::attach(cx, &volume, node, Sharing::Alone)).map(|(_, it)| it)
 }
 
 fn is_attached(cloud: &dyn Cloud, id: &VolumeId, node: &NodeName) -> bool {
     let volume = Volume::new(id.clone(), None);
-    call(cloud, |driver| driver.attaching.is_attached(&volume, node)).unwrap()
+    call(cloud, |cx| attach::is_attached(cx, &volume, node)).unwrap()
 }
 
 fn detach(cloud: &dyn Cloud, name: &str, node: &NodeName) -> Result<Outcome> {
     let name = VolumeName::parse(name).unwrap();
-    call(cloud, |driver| driver.detaching.detach(&name, Some(node), Force::No))
+    call(cloud, |cx| detach::detach(cx, &name, Some(node), Force::No))
 }
 
 #[test]

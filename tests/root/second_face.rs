@@ -6,10 +6,16 @@ use crate::support::Node;
 use crate::support::pods::{Naming, Pod};
 use crate::volume::{Volume, make_folder};
 use incloud_disk::configuration::Config;
+use incloud_disk::driver::attachment::attach;
+use incloud_disk::driver::attachment::detach;
 use incloud_disk::driver::attachment::detach::Force;
+use incloud_disk::driver::mount::publish;
 use incloud_disk::driver::mount::publish::Publication;
+use incloud_disk::driver::mount::stage;
 use incloud_disk::driver::mount::stage::StageOptions;
-use incloud_disk::driver::{self, Driver, Outcome, VolumeRef};
+use incloud_disk::driver::mount::unmount;
+use incloud_disk::driver::report::survey;
+use incloud_disk::driver::{self, Context, Outcome, VolumeRef};
 use incloud_disk::flexvolume::FACE;
 use incloud_disk::host::clock::Deadline;
 use incloud_disk::model::cloud::attachment_state::Sharing;
@@ -39,7 +45,7 @@ const SECOND: Face = Face {
 };
 
 /// One call through the second face.
-fn call<T>(node: &Node, work: impl FnOnce(&Driver<'_>) -> Result<T>) -> Result<T> {
+fn call<T>(node: &Node, work: impl FnOnce(&Context<'_>) -> Result<T>) -> Result<T> {
     let path = node.config_path();
     let text = fs::read_to_string(path).unwrap();
     let config = Config::parse(&text, "the test's").unwrap();
@@ -54,7 +60,7 @@ fn call<T>(node: &Node, work: impl FnOnce(&Driver<'_>) -> Result<T>) -> Result<T
         deadline: Deadline::after(Duration::from_secs(30)),
         lock_patience: None,
     };
-    wiring::with_driver(&setting, work)
+    wiring::with_context(&setting, work)
 }
 
 fn target(node: &Node, below: &str) -> Target {
@@ -83,9 +89,8 @@ fn a_second_face_calls_by_ids_and_has_several_folders_for_a_consumer() {
     let [one, two] = [published("one"), published("two")];
     let options = StageOptions::default();
 
-    call(&node, |driver| driver.attaching.attach(&named, driver.ports.this_node, Sharing::Alone))
-        .unwrap();
-    call(&node, |driver| driver.staging.stage(&named, &stage, &options, "")).unwrap();
+    call(&node, |cx| attach::attach(cx, &named, cx.this_node, Sharing::Alone)).unwrap();
+    call(&node, |cx| stage::stage(cx, &named, &stage, &options, "")).unwrap();
     for target in [&one, &two] {
         let publication = Publication {
             target,
@@ -94,7 +99,7 @@ fn a_second_face_calls_by_ids_and_has_several_folders_for_a_consumer() {
             stage_options: &options,
             read_only: false,
         };
-        let publish = || call(&node, |driver| driver.publishing.publish(&named, &publication));
+        let publish = || call(&node, |cx| publish::publish(cx, &named, &publication));
         assert_eq!(publish().unwrap(), Outcome::Done);
         assert_eq!(publish().unwrap(), Outcome::Already);
     }
@@ -107,8 +112,8 @@ fn a_second_face_calls_by_ids_and_has_several_folders_for_a_consumer() {
 
     // Another volume's id takes nothing off.
     for error in [
-        call(&node, |driver| driver.unmounting.unpublish(by_other, &one)).unwrap_err(),
-        call(&node, |driver| driver.unmounting.unstage(by_other, &stage)).unwrap_err(),
+        call(&node, |cx| unmount::unpublish(cx, by_other, &one)).unwrap_err(),
+        call(&node, |cx| unmount::unstage(cx, by_other, &stage)).unwrap_err(),
     ] {
         assert_eq!(error.kind, Kind::Refused);
         assert!(error.cause.contains(&volume.id) && error.cause.contains(&stranger.id), "{error}");
@@ -117,24 +122,24 @@ fn a_second_face_calls_by_ids_and_has_several_folders_for_a_consumer() {
 
     // One folder goes; the other stays, and a container that has it is in the way of the stage.
     let container = pod.container_with(&two.folder.path());
-    call(&node, |driver| driver.unmounting.unpublish(by_id, &one)).unwrap();
+    call(&node, |cx| unmount::unpublish(cx, by_id, &one)).unwrap();
     assert_eq!((layers_at(&one.folder.path()), layers_at(&two.folder.path())), (0, 1));
     let left = &volume.record()["published"][pod.uid()];
     assert_eq!(left, two.folder.path().to_str().unwrap(), "as older versions read it");
-    call(&node, |driver| driver.unmounting.unpublish(by_id, &two)).unwrap();
-    let refused = call(&node, |driver| driver.unmounting.unstage(by_id, &stage)).unwrap_err();
+    call(&node, |cx| unmount::unpublish(cx, by_id, &two)).unwrap();
+    let refused = call(&node, |cx| unmount::unstage(cx, by_id, &stage)).unwrap_err();
     assert_eq!(refused.kind, Kind::Guarded, "{refused}");
     assert_eq!(volume.record()["refused"]["unstage"]["face"], "second");
-    let what = call(&node, |driver| {
-        let survey = driver.surveying.survey(&[]);
+    let what = call(&node, |cx| {
+        let survey = survey::survey(cx, &[]);
         let refused = survey.volumes.iter().flat_map(|one| &one.refused);
         Ok(refused.map(|one| one.what.clone()).collect::<Vec<_>>())
     });
     assert_eq!(what.unwrap(), ["NodeUnstageVolume"]);
 
     drop(container);
-    call(&node, |driver| driver.unmounting.unstage(by_id, &stage)).unwrap();
+    call(&node, |cx| unmount::unstage(cx, by_id, &stage)).unwrap();
     assert!(volume.record()["faces"].is_null() && volume.record()["refused"].is_null());
-    call(&node, |driver| driver.detaching.detach_exactly(&id, None, Force::No)).unwrap();
+    call(&node, |cx| detach::detach_exactly(cx, &id, None, Force::No)).unwrap();
     nothing_is_left(&node, &[&volume, &stranger]);
 }

@@ -1,8 +1,9 @@
 //! Every status that `OpenStack` has for a volume, with every listing and every answer of the servers'
 //! side: what attach, detach and "is it attached" answer. No cell is left out.
 
-use crate::Driver;
-use crate::attachment::detach::Force;
+use crate::Context;
+use crate::attachment::attach;
+use crate::attachment::detach::{self, Force};
 use crate::cloud::openstack::words::{STATUSES, volume_status};
 use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
 use crate::model::cloud::attachment_state::{Mapping, Sharing};
@@ -29,7 +30,7 @@ const VIEWS: [(&str, Mapping); 3] =
 /// the deadline, `refuse` an error that a person must look at, `else` another server has it.
 /// "Is it attached": `yes`, `no`, `doubt`.
 fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) -> String {
-    let call = |run: &dyn Fn(&Driver<'_>, &Volume, &NodeName) -> Result<bool, Error>| {
+    let call = |run: &dyn Fn(&Context<'_>, &Volume, &NodeName) -> Result<bool, Error>| {
         let cloud = FakeCloud::default().with("volume", 1, servers);
         cloud.volumes.borrow_mut()[0].status = volume_status(status);
         cloud.mapping.set(Some(view));
@@ -42,7 +43,7 @@ fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) ->
         };
         let volume = Volume::new(VolumeId::parse("volume").unwrap(), None);
         let server = NodeName::parse("server").unwrap();
-        let answer = made_up.drive(|driver| run(driver, &volume, &server));
+        let answer = made_up.drive(|cx| run(cx, &volume, &server));
         (answer, cloud.requests.get())
     };
     let changed = |(answer, requests): (Result<bool, Error>, u32)| match answer {
@@ -56,18 +57,17 @@ fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) ->
         },
         other => panic!("{status}: {requests} requests, {other:?}"),
     };
-    let attach = changed(call(&|driver, volume, node| {
-        driver.attaching.attach(volume, node, Sharing::Alone).map(|_| true)
+    let attach = changed(call(&|cx, volume, node| {
+        attach::attach(cx, volume, node, Sharing::Alone).map(|_| true)
     }));
-    let detach = changed(call(&|driver, volume, node| {
-        driver.detaching.detach(&volume.id.as_name(), Some(node), Force::No).map(|_| true)
+    let detach = changed(call(&|cx, volume, node| {
+        detach::detach(cx, &volume.id.as_name(), Some(node), Force::No).map(|_| true)
     }));
-    let is_attached =
-        match call(&|driver, volume, node| driver.attaching.is_attached(volume, node)).0 {
-            Ok(true) => "yes",
-            Ok(false) => "no",
-            Err(_) => "doubt",
-        };
+    let is_attached = match call(&|cx, volume, node| attach::is_attached(cx, volume, node)).0 {
+        Ok(true) => "yes",
+        Ok(false) => "no",
+        Err(_) => "doubt",
+    };
     format!("{attach} {detach} {is_attached}")
 }
 

@@ -3,9 +3,10 @@
 //! The note of a request is written before the request is sent, and ends when its outcome was seen.
 //! While it is open, "attached to no server" is not certain: the volume may come in a moment.
 
-use crate::cloud::{Cloud, CloudVolume, Note, Tenure};
-use crate::host::clock::{Deadline, seconds};
-use crate::lookup::find_volume::Volumes;
+use crate::cloud::{CloudVolume, Note, Tenure};
+use crate::context::Context;
+use crate::host::clock::seconds;
+use crate::lookup::find_volume;
 use crate::model::cloud::attachment_state::{Mapping, VolumePhase};
 use crate::model::cloud::request::{AttachRequest, Work};
 use crate::model::error::{Error, Kind, Result};
@@ -24,237 +25,242 @@ pub(crate) struct OpenRequest {
     left: Duration,
 }
 
-/// Attaches whose outcome is not known.
-pub(crate) struct OpenRequests<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) deadline: Deadline,
-    pub(crate) volumes: &'a Volumes<'a>,
+/// The request that is noted with the volume, if it may still come true.
+pub(crate) fn open_request(cx: &Context<'_>, state: &CloudVolume) -> Option<OpenRequest> {
+    let request = state.requested.as_ref()?;
+    if state.attachment_to(&request.server).is_some() {
+        return None;
+    }
+    // What is asked for at a server that is gone does not come.
+    let server = cx.cloud.server_view(&request.server, cx.deadline);
+    if matches!(server, Ok(None)) {
+        return None;
+    }
+    let now = cloud_time(cx);
+    let open = |left| {
+        let age = Duration::from_secs(now.saturating_sub(request.at));
+        OpenRequest { request: request.clone(), age, left }
+    };
+    let silence = cx.cloud.capabilities().longest_silence;
+    if let Some(left) = request.open_for(now, Work::NoneKnown, silence) {
+        return Some(open(left));
+    }
+    // It would be over if the server's host had nothing else to do.
+    let work = match cx.cloud.work_at(&request.server, cx.deadline) {
+        Ok(work) => work,
+        // The cloud does not tell it to us: then the time alone decides.
+        Err(error) if error.kind == Kind::Config => {
+            tracing::debug!(server = %request.server, %error, "what the server's host does is not known");
+            Work::NoneKnown
+        }
+        // It may be busy.
+        Err(error) => {
+            tracing::debug!(server = %request.server, %error, "what the server's host does is not known now");
+            Work::UnderWay
+        }
+    };
+    request.open_for(now, work, silence).map(open)
 }
 
-impl OpenRequests<'_> {
-    /// The request that is noted with the volume, if it may still come true.
-    pub(crate) fn open_request(&self, state: &CloudVolume) -> Option<OpenRequest> {
-        let request = state.requested.as_ref()?;
-        if state.attachment_to(&request.server).is_some() {
-            return None;
+/// Fails unless every server that has the volume, or still may get it, is known to be another node's: the
+/// name may stand for the wrong server, or for none although the node has one.
+pub(crate) fn prove_not_attached(
+    cx: &Context<'_>,
+    state: &CloudVolume,
+    node: &NodeName,
+    server: Option<&ServerId>,
+) -> Result<()> {
+    let attached = state.attachments.iter().map(|one| &one.server);
+    let requested = state.requested.as_ref().map(|request| &request.server);
+    let all: BTreeSet<_> = attached.chain(requested).chain(recorded(state)).collect();
+    for other in all.into_iter().filter(|one| Some(*one) != server) {
+        if cx.cloud.belongs_to_another_node(other, (node, server), cx.deadline)? {
+            continue;
         }
-        // What is asked for at a server that is gone does not come.
-        let server = self.cloud.server_view(&request.server, self.deadline);
-        if matches!(server, Ok(None)) {
-            return None;
-        }
-        let now = self.cloud_time();
-        let open = |left| {
-            let age = Duration::from_secs(now.saturating_sub(request.at));
-            OpenRequest { request: request.clone(), age, left }
-        };
-        let silence = self.cloud.capabilities().longest_silence;
-        if let Some(left) = request.open_for(now, Work::NoneKnown, silence) {
-            return Some(open(left));
-        }
-        // It would be over if the server's host had nothing else to do.
-        let work = match self.cloud.work_at(&request.server, self.deadline) {
-            Ok(work) => work,
-            // The cloud does not tell it to us: then the time alone decides.
-            Err(error) if error.kind == Kind::Config => {
-                tracing::debug!(server = %request.server, %error, "what the server's host does is not known");
-                Work::NoneKnown
-            }
-            // It may be busy.
-            Err(error) => {
-                tracing::debug!(server = %request.server, %error, "what the server's host does is not known now");
-                Work::UnderWay
+        let has_it = match cx.cloud.mapping(&state.id, other, cx.deadline)? {
+            Mapping::Mapped => true,
+            Mapping::NoServer => false,
+            Mapping::NotMapped => {
+                state.attachment_to(other).is_some() || open_request_of(cx, state, other).is_some()
             }
         };
-        request.open_for(now, work, silence).map(open)
-    }
-
-    /// Fails unless every server that has the volume, or still may get it, is known to be another node's: the
-    /// name may stand for the wrong server, or for none although the node has one.
-    pub(crate) fn prove_not_attached(
-        &self,
-        state: &CloudVolume,
-        node: &NodeName,
-        server: Option<&ServerId>,
-    ) -> Result<()> {
-        let attached = state.attachments.iter().map(|one| &one.server);
-        let requested = state.requested.as_ref().map(|request| &request.server);
-        let all: BTreeSet<_> = attached.chain(requested).chain(recorded(state)).collect();
-        for other in all.into_iter().filter(|one| Some(*one) != server) {
-            if self.cloud.belongs_to_another_node(other, (node, server), self.deadline)? {
-                continue;
-            }
-            let has_it = match self.cloud.mapping(&state.id, other, self.deadline)? {
-                Mapping::Mapped => true,
-                Mapping::NoServer => false,
-                Mapping::NotMapped => {
-                    state.attachment_to(other).is_some()
-                        || self.open_request_of(state, other).is_some()
-                }
-            };
-            if has_it {
-                return Err(may_be_the_nodes(&state.id, other, node));
-            }
-        }
-        Ok(())
-    }
-
-    /// The request of this server, if it may still come true.
-    pub(crate) fn open_request_of(
-        &self,
-        state: &CloudVolume,
-        server: &ServerId,
-    ) -> Option<OpenRequest> {
-        match &state.requested {
-            Some(request) if request.server == *server => self.open_request(state),
-            _ => None,
+        if has_it {
+            return Err(may_be_the_nodes(&state.id, other, node));
         }
     }
+    Ok(())
+}
 
-    /// The same for requests of other servers than this one.
-    pub(crate) fn open_request_elsewhere(
-        &self,
-        state: &CloudVolume,
-        server: &ServerId,
-    ) -> Option<OpenRequest> {
-        match &state.requested {
-            Some(request) if request.server != *server => self.open_request(state),
-            _ => None,
-        }
+/// The request of this server, if it may still come true.
+pub(crate) fn open_request_of(
+    cx: &Context<'_>,
+    state: &CloudVolume,
+    server: &ServerId,
+) -> Option<OpenRequest> {
+    match &state.requested {
+        Some(request) if request.server == *server => open_request(cx, state),
+        _ => None,
     }
+}
 
-    /// Notes that the volume is about to be asked for: by which name it goes, and who has it next,
-    /// for a heal must know whether another server had it since it was mounted here. Where the cloud
-    /// allows no notes the attach goes on without, if a detach finds the volume all the same.
-    pub(crate) fn note_request(
-        &self,
-        volume: &Volume,
-        state: &CloudVolume,
-        server: &ServerId,
-    ) -> Result<()> {
-        if !self.cloud.capabilities().keeps_marks {
-            return self.record_pair(volume, state);
-        }
-        let tenure = next_tenure(state, server);
-        let request = AttachRequest { server: server.clone(), at: self.cloud_time() };
-        // The name is written each time: a detach that ends in this moment may take it away.
-        let mut notes = vec![Note::Request(Some(&request))];
-        notes.extend(volume.name.as_ref().map(|name| Note::Name(Some(name))));
-        notes.extend(tenure.as_ref().map(|tenure| Note::Tenure(Some(tenure))));
-        self.note_if_allowed(volume, state, &notes)
+/// The same for requests of other servers than this one.
+pub(crate) fn open_request_elsewhere(
+    cx: &Context<'_>,
+    state: &CloudVolume,
+    server: &ServerId,
+) -> Option<OpenRequest> {
+    match &state.requested {
+        Some(request) if request.server != *server => open_request(cx, state),
+        _ => None,
     }
+}
 
-    /// Another attach that was refused meanwhile may have written its own count over the one of the server that has the
-    /// volume now: without it, a heal would not know that the volume was elsewhere. When two requests add a key at the same
-    /// moment, Cinder keeps both values, shows one, and updates the other; only a deletion removes both.
-    pub(crate) fn record_tenure(
-        &self,
-        volume: &Volume,
-        state: &CloudVolume,
-        server: &ServerId,
-    ) -> Result<()> {
-        match next_tenure(state, server) {
-            Some(tenure) if self.cloud.capabilities().keeps_marks => {
-                self.note_if_allowed(volume, state, &[Note::Tenure(None)])?;
-                self.note_if_allowed(volume, state, &[Note::Tenure(Some(&tenure))])
-            }
-            _ => Ok(()),
-        }
+/// Notes that the volume is about to be asked for: by which name it goes, and who has it next,
+/// for a heal must know whether another server had it since it was mounted here. Where the cloud
+/// allows no notes the attach goes on without, if a detach finds the volume all the same.
+pub(crate) fn note_request(
+    cx: &Context<'_>,
+    volume: &Volume,
+    state: &CloudVolume,
+    server: &ServerId,
+) -> Result<()> {
+    if !cx.cloud.capabilities().keeps_marks {
+        return record_pair(cx, volume, state);
     }
+    let tenure = next_tenure(state, server);
+    let request = AttachRequest { server: server.clone(), at: cloud_time(cx) };
+    // The name is written each time: a detach that ends in this moment may take it away.
+    let mut notes = vec![Note::Request(Some(&request))];
+    notes.extend(volume.name.as_ref().map(|name| Note::Name(Some(name))));
+    notes.extend(tenure.as_ref().map(|tenure| Note::Tenure(Some(tenure))));
+    note_if_allowed(cx, volume, state, &notes)
+}
 
-    /// The request was refused: its note ends, and the name and the count go back to what they were before it, if the
-    /// volume is free. A server that got the volume meanwhile keeps the name, and its count. As long as it is not known
-    /// which one gets it, both stay.
-    pub(crate) fn undo_request(&self, volume: &Volume, before: &CloudVolume, server: &ServerId) {
-        let undone = self.cloud.volume(&volume.id, self.deadline).and_then(|now| match now {
-            Some(now) => self.undo_notes(before, &now, server),
-            None => Ok(()),
-        });
-        if let Err(error) = undone {
-            tracing::warn!(volume = %volume.id, %error, "notes of the refused attach stay; a later call removes them");
+/// Another attach that was refused meanwhile may have written its own count over the one of the server that has the
+/// volume now: without it, a heal would not know that the volume was elsewhere. When two requests add a key at the same
+/// moment, Cinder keeps both values, shows one, and updates the other; only a deletion removes both.
+pub(crate) fn record_tenure(
+    cx: &Context<'_>,
+    volume: &Volume,
+    state: &CloudVolume,
+    server: &ServerId,
+) -> Result<()> {
+    match next_tenure(state, server) {
+        Some(tenure) if cx.cloud.capabilities().keeps_marks => {
+            note_if_allowed(cx, volume, state, &[Note::Tenure(None)])?;
+            note_if_allowed(cx, volume, state, &[Note::Tenure(Some(&tenure))])
         }
+        _ => Ok(()),
     }
+}
 
-    fn undo_notes(&self, before: &CloudVolume, now: &CloudVolume, server: &ServerId) -> Result<()> {
-        let is_own = |request: &AttachRequest| request.server == *server;
-        let rival = now.requested.as_ref().filter(|request| !is_own(request));
-        let winner = now.attachments.first().map(|one| &one.server);
-        let winner = winner.or(rival.map(|request| &request.server));
-        let mut notes = Vec::new();
-        if now.requested.as_ref().is_some_and(is_own) {
-            notes.push(Note::Request(None));
-        }
-        let is_free = winner.is_none() && now.status.phase == VolumePhase::Available;
-        let mine = now.tenure.as_ref().filter(|tenure| tenure.server == *server);
-        let of_winner =
-            winner.zip(mine).map(|(server, mine)| Tenure { server: server.clone(), ..*mine });
-        if mine.is_some() && now.tenure != before.tenure && (is_free || of_winner.is_some()) {
-            self.cloud.note(&now.id, &[Note::Tenure(None)], self.deadline)?;
-            let tenure = of_winner.as_ref().or(before.tenure.as_ref());
-            notes.extend(tenure.map(|tenure| Note::Tenure(Some(tenure))));
-        }
-        if is_free && now.recorded_name != before.recorded_name {
-            notes.push(Note::Name(before.recorded_name.as_ref()));
-        }
-        if notes.is_empty() { Ok(()) } else { self.cloud.note(&now.id, &notes, self.deadline) }
+/// The request was refused: its note ends, and the name and the count go back to what they were before it, if the
+/// volume is free. A server that got the volume meanwhile keeps the name, and its count. As long as it is not known
+/// which one gets it, both stay.
+pub(crate) fn undo_request(
+    cx: &Context<'_>,
+    volume: &Volume,
+    before: &CloudVolume,
+    server: &ServerId,
+) {
+    let undone = cx.cloud.volume(&volume.id, cx.deadline).and_then(|now| match now {
+        Some(now) => undo_notes(cx, before, &now, server),
+        None => Ok(()),
+    });
+    if let Err(error) = undone {
+        tracing::warn!(volume = %volume.id, %error, "notes of the refused attach stay; a later call removes them");
     }
+}
 
-    /// The request's outcome was seen. If its note cannot be removed, the next call that sees the
-    /// outcome removes it.
-    pub(crate) fn end_request(&self, volume: &Volume) {
-        if !self.cloud.capabilities().keeps_marks {
-            return;
-        }
-        if let Err(error) = self.cloud.note(&volume.id, &[Note::Request(None)], self.deadline) {
-            tracing::warn!(volume = %volume.id, %error, "the note of the attach stays; a later call removes it");
-        }
+fn undo_notes(
+    cx: &Context<'_>,
+    before: &CloudVolume,
+    now: &CloudVolume,
+    server: &ServerId,
+) -> Result<()> {
+    let is_own = |request: &AttachRequest| request.server == *server;
+    let rival = now.requested.as_ref().filter(|request| !is_own(request));
+    let winner = now.attachments.first().map(|one| &one.server);
+    let winner = winner.or(rival.map(|request| &request.server));
+    let mut notes = Vec::new();
+    if now.requested.as_ref().is_some_and(is_own) {
+        notes.push(Note::Request(None));
     }
-
-    /// Seconds since 1970 by the clock of the cloud's services.
-    fn cloud_time(&self) -> u64 {
-        seconds().saturating_add_signed(self.cloud.clock_ahead().unwrap_or_default())
+    let is_free = winner.is_none() && now.status.phase == VolumePhase::Available;
+    let mine = now.tenure.as_ref().filter(|tenure| tenure.server == *server);
+    let of_winner =
+        winner.zip(mine).map(|(server, mine)| Tenure { server: server.clone(), ..*mine });
+    if mine.is_some() && now.tenure != before.tenure && (is_free || of_winner.is_some()) {
+        cx.cloud.note(&now.id, &[Note::Tenure(None)], cx.deadline)?;
+        let tenure = of_winner.as_ref().or(before.tenure.as_ref());
+        notes.extend(tenure.map(|tenure| Note::Tenure(Some(tenure))));
     }
-
-    /// Records with the volume which name belongs to it, if that is missing: volumes that the
-    /// predecessor attached have none.
-    pub(crate) fn record_pair(&self, volume: &Volume, state: &CloudVolume) -> Result<()> {
-        if let Some(name) = &volume.name
-            && state.recorded_name.as_ref() != Some(name)
-        {
-            if let Some(former) = &state.recorded_name {
-                tracing::warn!(volume = %volume.id, %former, %name, "the volume goes by another name now");
-            }
-            self.note_name(volume, state, name)?;
-        }
-        // One that goes by its id is noted too, where nothing else tells that it was ours to attach.
-        if volume.name.is_none() && !self.volumes.is_known(state) {
-            self.note_name(volume, state, &volume.id.as_name())?;
-        }
-        Ok(())
+    if is_free && now.recorded_name != before.recorded_name {
+        notes.push(Note::Name(before.recorded_name.as_ref()));
     }
+    if notes.is_empty() { Ok(()) } else { cx.cloud.note(&now.id, &notes, cx.deadline) }
+}
 
-    fn note_name(&self, volume: &Volume, state: &CloudVolume, name: &VolumeName) -> Result<()> {
-        self.note_if_allowed(volume, state, &[Note::Name(Some(name))])
+/// The request's outcome was seen. If its note cannot be removed, the next call that sees the
+/// outcome removes it.
+pub(crate) fn end_request(cx: &Context<'_>, volume: &Volume) {
+    if !cx.cloud.capabilities().keeps_marks {
+        return;
     }
+    if let Err(error) = cx.cloud.note(&volume.id, &[Note::Request(None)], cx.deadline) {
+        tracing::warn!(volume = %volume.id, %error, "the note of the attach stays; a later call removes it");
+    }
+}
 
-    /// A cloud that allows no notes is no hindrance where a detach finds the volume all the same.
-    fn note_if_allowed(
-        &self,
-        volume: &Volume,
-        state: &CloudVolume,
-        notes: &[Note<'_>],
-    ) -> Result<()> {
-        match self.cloud.note(&volume.id, notes, self.deadline) {
-            Err(error) if error.kind == Kind::Config && is_found_without_notes(volume, state) => {
-                tracing::warn!(volume = %volume.id, %error, "the cloud allows no notes with the volume: an attach whose caller is killed is not waited for");
-                Ok(())
-            }
-            Err(error) if error.kind == Kind::Config && error.hint.is_none() => Err(error.hint(
-                "without notes a detach finds a volume only by its id or its name in the cloud: \
-                 give the PersistentVolume one of these names",
-            )),
-            other => other,
+/// Seconds since 1970 by the clock of the cloud's services.
+fn cloud_time(cx: &Context<'_>) -> u64 {
+    seconds().saturating_add_signed(cx.cloud.clock_ahead().unwrap_or_default())
+}
+
+/// Records with the volume which name belongs to it, if that is missing: volumes that the
+/// predecessor attached have none.
+pub(crate) fn record_pair(cx: &Context<'_>, volume: &Volume, state: &CloudVolume) -> Result<()> {
+    if let Some(name) = &volume.name
+        && state.recorded_name.as_ref() != Some(name)
+    {
+        if let Some(former) = &state.recorded_name {
+            tracing::warn!(volume = %volume.id, %former, %name, "the volume goes by another name now");
         }
+        note_name(cx, volume, state, name)?;
+    }
+    // One that goes by its id is noted too, where nothing else tells that it was ours to attach.
+    if volume.name.is_none() && !find_volume::is_known(cx, state) {
+        note_name(cx, volume, state, &volume.id.as_name())?;
+    }
+    Ok(())
+}
+
+fn note_name(
+    cx: &Context<'_>,
+    volume: &Volume,
+    state: &CloudVolume,
+    name: &VolumeName,
+) -> Result<()> {
+    note_if_allowed(cx, volume, state, &[Note::Name(Some(name))])
+}
+
+/// A cloud that allows no notes is no hindrance where a detach finds the volume all the same.
+fn note_if_allowed(
+    cx: &Context<'_>,
+    volume: &Volume,
+    state: &CloudVolume,
+    notes: &[Note<'_>],
+) -> Result<()> {
+    match cx.cloud.note(&volume.id, notes, cx.deadline) {
+        Err(error) if error.kind == Kind::Config && is_found_without_notes(volume, state) => {
+            tracing::warn!(volume = %volume.id, %error, "the cloud allows no notes with the volume: an attach whose caller is killed is not waited for");
+            Ok(())
+        }
+        Err(error) if error.kind == Kind::Config && error.hint.is_none() => Err(error.hint(
+            "without notes a detach finds a volume only by its id or its name in the cloud: \
+             give the PersistentVolume one of these names",
+        )),
+        other => other,
     }
 }
 

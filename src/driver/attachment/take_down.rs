@@ -1,25 +1,22 @@
 //! Volumes for which kubelet will not call again are taken down.
 
-use crate::attachment::detach::{Detaching, Force};
-use crate::cloud::{Cloud, CloudVolume};
+use crate::attachment::detach::{self, Force};
+use crate::cloud::CloudVolume;
+use crate::context::Context;
 use crate::failpoints;
-use crate::guard::let_go_volumes::LetGoVolumes;
-use crate::guard::orphans::Orphans;
-use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Kubelets, machine};
-use crate::lookup::attachment_view::Attachments;
-use crate::lookup::locking::Locking;
+use crate::guard::{let_go_volumes, orphans};
+use crate::host::machine;
+use crate::lookup::{attachment_view, locking};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::Faces;
-use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::ids::{ServerId, VolumeId, VolumeName};
 use crate::model::kubelet::Attacher;
 use crate::model::mount::folders_let_go::LetGoes;
 use crate::model::mount::layout::{FolderKind, StageTarget, Target};
 use crate::model::mount::orphan::Orphan;
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDownWords;
-use crate::mount::unmount::Unmounting;
+use crate::mount::unmount;
 use crate::operation::Outcome;
 use std::path::Path;
 use std::time::Instant;
@@ -34,133 +31,113 @@ pub struct TakenDown {
     pub why: &'static str,
 }
 
-/// Volumes that kubelet has forgotten are taken down.
-#[expect(missing_debug_implementations, reason = "it borrows ports")]
-pub struct TakingDown<'a> {
-    pub(crate) faces: Faces,
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) kubelets: &'a dyn Kubelets,
-    pub(crate) records: &'a Records,
-    pub(crate) this_node: &'a NodeName,
-    pub(crate) operation: &'a str,
-    pub(crate) deadline: Deadline,
-    pub(crate) attachments: &'a Attachments<'a>,
-    pub(crate) locking: &'a Locking<'a>,
-    pub(crate) let_go_volumes: &'a LetGoVolumes<'a>,
-    pub(crate) orphans: &'a Orphans<'a>,
-    pub(crate) unmounting: &'a Unmounting<'a>,
-    pub(crate) detaching: &'a Detaching<'a>,
+/// Takes down every volume for which kubelet will not call again: what it let go of and forgot, and what it
+/// left attached. While no kubelet runs, the next one may still call.
+#[must_use]
+pub fn end_unasked(cx: &Context<'_>) -> Vec<TakenDown> {
+    let Some(kubelet) = cx.host.kubelets.running_kubelet() else { return Vec::new() };
+    let kubelet_attaches = kubelet.attacher == Attacher::Kubelet;
+    let one = |record: VolumeRecord| end_one(cx, record, kubelet_attaches);
+    cx.store.records.list().unwrap_or_default().into_iter().filter_map(one).collect()
 }
 
-impl TakingDown<'_> {
-    /// Takes down every volume for which kubelet will not call again: what it let go of and forgot, and what it
-    /// left attached. While no kubelet runs, the next one may still call.
-    #[must_use]
-    pub fn end_unasked(&self) -> Vec<TakenDown> {
-        let Some(kubelet) = self.kubelets.running_kubelet() else { return Vec::new() };
-        let kubelet_attaches = kubelet.attacher == Attacher::Kubelet;
-        let one = |record: VolumeRecord| self.end_one(record, kubelet_attaches);
-        self.records.list().unwrap_or_default().into_iter().filter_map(one).collect()
+fn end_one(cx: &Context<'_>, record: VolumeRecord, kubelet_attaches: bool) -> Option<TakenDown> {
+    if let_go_volumes::is_forgotten(cx, &record) {
+        let outcome = take_down_forgotten(cx, &record, kubelet_attaches);
+        let why = "kubelet does not know it any more, and its pods have ended";
+        return Some(TakenDown { id: record.volume, outcome, why });
     }
+    // The cloud is asked only where all else says so.
+    if orphans::judge_record(cx, &record, Some(true)) != Orphan::Yes {
+        return None;
+    }
+    let outcome = detach_orphan(cx, &record).map(|is_done| is_done.then_some("detached"));
+    let why = "kubelet unmounted it and will not detach it";
+    Some(TakenDown { id: record.volume, outcome: outcome.transpose()?, why })
+}
 
-    fn end_one(&self, record: VolumeRecord, kubelet_attaches: bool) -> Option<TakenDown> {
-        if self.let_go_volumes.is_forgotten(&record) {
-            let outcome = self.take_down_forgotten(&record, kubelet_attaches);
-            let why = "kubelet does not know it any more, and its pods have ended";
-            return Some(TakenDown { id: record.volume, outcome, why });
-        }
-        // The cloud is asked only where all else says so.
-        if self.orphans.judge_record(&record, Some(true)) != Orphan::Yes {
-            return None;
-        }
-        let outcome = self.detach_orphan(&record).map(|is_done| is_done.then_some("detached"));
-        let why = "kubelet unmounted it and will not detach it";
-        Some(TakenDown { id: record.volume, outcome: outcome.transpose()?, why })
+fn take_down_forgotten(
+    cx: &Context<'_>,
+    record: &VolumeRecord,
+    kubelet_attaches: bool,
+) -> Result<&'static str> {
+    let id = &record.volume;
+    if let Some(staged) = &record.staged {
+        let target = stage_target(cx.faces, &staged.folder)?;
+        let unstage = words(cx).unstage;
+        logged(cx, unstage, record, || unmount::unstage_forgotten(cx, id, &target))?;
+        failpoints::step("forgotten.unmounted");
     }
+    // kubelet may have come to ask in between, and then counts on what it was told.
+    let _lock = locking::lock(cx, id)?;
+    let record = cx.store.records.load(id);
+    if let_go_volumes::is_forgotten(cx, &record) {
+        if kubelet_attaches && detach_here(cx, &record)? {
+            return Ok("unmounted and detached");
+        }
+        cx.store.records.update(id, |record| record.let_go = LetGoes::default())?;
+    }
+    Ok("unmounted")
+}
 
-    fn take_down_forgotten(
-        &self,
-        record: &VolumeRecord,
-        kubelet_attaches: bool,
-    ) -> Result<&'static str> {
-        let id = &record.volume;
-        if let Some(staged) = &record.staged {
-            let target = stage_target(self.faces, &staged.folder)?;
-            let unstage = self.words().unstage;
-            self.logged(unstage, record, || self.unmounting.unstage_forgotten(id, &target))?;
-            failpoints::step("forgotten.unmounted");
-        }
-        // kubelet may have come to ask in between, and then counts on what it was told.
-        let _lock = self.locking.lock(id)?;
-        let record = self.records.load(id);
-        if self.let_go_volumes.is_forgotten(&record) {
-            if kubelet_attaches && self.detach_here(&record)? {
-                return Ok("unmounted and detached");
-            }
-            self.records.update(id, |record| record.let_go = LetGoes::default())?;
-        }
-        Ok("unmounted")
+/// Answers whether it was left attached still, and is detached now.
+fn detach_orphan(cx: &Context<'_>, record: &VolumeRecord) -> Result<bool> {
+    let id = &record.volume;
+    let _lock = locking::lock(cx, id)?;
+    // A call may have come for it.
+    let record = cx.store.records.load(id);
+    if orphans::judge_record(cx, &record, Some(true)) != Orphan::Yes {
+        return Ok(false);
     }
+    let is_detached = detach_here(cx, &record)?;
+    if !is_detached {
+        cx.store.records.update(id, |record| record.unstaged_at = None)?;
+    }
+    Ok(is_detached)
+}
 
-    /// Answers whether it was left attached still, and is detached now.
-    fn detach_orphan(&self, record: &VolumeRecord) -> Result<bool> {
-        let id = &record.volume;
-        let _lock = self.locking.lock(id)?;
-        // A call may have come for it.
-        let record = self.records.load(id);
-        if self.orphans.judge_record(&record, Some(true)) != Orphan::Yes {
-            return Ok(false);
-        }
-        let is_detached = self.detach_here(&record)?;
-        if !is_detached {
-            self.records.update(id, |record| record.unstaged_at = None)?;
-        }
-        Ok(is_detached)
-    }
+/// Detaches the volume from this machine, if the cloud has it here. The caller holds its lock.
+fn detach_here(cx: &Context<'_>, record: &VolumeRecord) -> Result<bool> {
+    let id = &record.volume;
+    let server = attachment_view::existing_server(cx, cx.this_node)?;
+    let state = cx.cloud.volume(id, cx.deadline)?;
+    let Some(state) = state.filter(|state| is_attached(state, &server)) else {
+        return Ok(false);
+    };
+    let name = record.name.clone().unwrap_or_else(|| id.as_name());
+    let here = (cx.this_node, Some(&server));
+    logged(cx, words(cx).detach, record, || {
+        detach::detach_locked(cx, id, &name, here, state, Force::No)
+    })?;
+    Ok(true)
+}
 
-    /// Detaches the volume from this machine, if the cloud has it here. The caller holds its lock.
-    fn detach_here(&self, record: &VolumeRecord) -> Result<bool> {
-        let id = &record.volume;
-        let server = self.attachments.existing_server(self.this_node)?;
-        let state = self.cloud.volume(id, self.deadline)?;
-        let Some(state) = state.filter(|state| is_attached(state, &server)) else {
-            return Ok(false);
-        };
-        let name = record.name.clone().unwrap_or_else(|| id.as_name());
-        let here = (self.this_node, Some(&server));
-        self.logged(self.words().detach, record, || {
-            self.detaching.detach_locked(id, &name, here, state, Force::No)
-        })?;
-        Ok(true)
-    }
+fn words(cx: &Context<'_>) -> TearDownWords {
+    cx.faces.words_of(None)
+}
 
-    fn words(&self) -> TearDownWords {
-        self.faces.words_of(None)
-    }
-
-    /// The log has a begin and an end of what is done, as of a call for it.
-    fn logged(
-        &self,
-        operation: &str,
-        record: &VolumeRecord,
-        work: impl FnOnce() -> Result<Outcome>,
-    ) -> Result<Outcome> {
-        let (volume, name) = (&record.volume, record.name.as_ref().map(VolumeName::as_str));
-        let id = machine::new_call_id();
-        let _span = tracing::error_span!("verb", id, op = operation).entered();
-        let who = format!("disk {}", self.operation);
-        let begin = Instant::now();
-        tracing::info!(%volume, name, who, "begin");
-        let done = work();
-        let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        match &done {
-            Ok(outcome) => tracing::info!(%volume, duration_ms, ?outcome, "end"),
-            Err(error) => {
-                tracing::error!(%volume, duration_ms, kind = error.kind.word(), reason = %error, "end");
-            }
+/// The log has a begin and an end of what is done, as of a call for it.
+fn logged(
+    cx: &Context<'_>,
+    operation: &str,
+    record: &VolumeRecord,
+    work: impl FnOnce() -> Result<Outcome>,
+) -> Result<Outcome> {
+    let (volume, name) = (&record.volume, record.name.as_ref().map(VolumeName::as_str));
+    let id = machine::new_call_id();
+    let _span = tracing::error_span!("verb", id, op = operation).entered();
+    let who = format!("disk {}", cx.operation);
+    let begin = Instant::now();
+    tracing::info!(%volume, name, who, "begin");
+    let done = work();
+    let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+    match &done {
+        Ok(outcome) => tracing::info!(%volume, duration_ms, ?outcome, "end"),
+        Err(error) => {
+            tracing::error!(%volume, duration_ms, kind = error.kind.word(), reason = %error, "end");
         }
-        done
     }
+    done
 }
 
 pub(crate) fn is_attached(state: &CloudVolume, server: &ServerId) -> bool {

@@ -3,10 +3,10 @@
 //! It is never stolen. But a server that does not exist, or one that is shut off, does not write
 //! either, and it may be down and never give the volume back: then `attach.takeover` decides.
 
-use crate::cloud::{Attachment, Cloud, CloudVolume};
+use crate::cloud::{Attachment, CloudVolume};
+use crate::context::Context;
 use crate::failpoints;
-use crate::host::clock::Deadline;
-use crate::lookup::attachment_view::Attachments;
+use crate::lookup::attachment_view;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ServerId;
 use crate::model::policy::Takeover;
@@ -24,110 +24,100 @@ enum Way {
     Forget(String),
 }
 
-/// Volumes that another server has.
-pub(crate) struct Takeovers<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) takeover: Takeover,
-    pub(crate) deadline: Deadline,
-    pub(crate) attachments: &'a Attachments<'a>,
+/// Ends every attachment to servers other than ours, if all of them may be ended; else an error
+/// that says who has the volume. Nothing is ended unless all can be.
+pub(crate) fn take_over(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) -> Result<()> {
+    let mut ways = Vec::new();
+    for attachment in &state.attachments {
+        match way_to_end(cx, attachment)? {
+            Some(way) => ways.push((attachment, way)),
+            None if attachment.server == *server => {
+                return Err(attachment_view::contradiction(cx, state, server));
+            }
+            None => return elsewhere(cx, state, server).and_then(Err),
+        }
+    }
+    if ways.is_empty() {
+        return elsewhere(cx, state, server).and_then(Err);
+    }
+    for (attachment, way) in ways {
+        let (volume, from) = (&state.id, &attachment.server);
+        tracing::warn!(%volume, %from, policy = ?cx.policy.takeover, "taking the volume from a server that cannot use it");
+        attachment_view::forget_answers(cx, volume);
+        match way {
+            Way::Detach => cx.cloud.detach(volume, from, cx.deadline)?,
+            Way::Forget(id) => cx.cloud.forget_attachment(&id, cx.deadline)?,
+        }
+        failpoints::step("takeover.requested");
+    }
+    Ok(())
 }
 
-impl Takeovers<'_> {
-    /// Ends every attachment to servers other than ours, if all of them may be ended; else an error
-    /// that says who has the volume. Nothing is ended unless all can be.
-    pub(crate) fn take_over(&self, state: &CloudVolume, server: &ServerId) -> Result<()> {
-        let mut ways = Vec::new();
-        for attachment in &state.attachments {
-            match self.way_to_end(attachment)? {
-                Some(way) => ways.push((attachment, way)),
-                None if attachment.server == *server => {
-                    return Err(self.attachments.contradiction(state, server));
-                }
-                None => return self.elsewhere(state, server).and_then(Err),
-            }
-        }
-        if ways.is_empty() {
-            return self.elsewhere(state, server).and_then(Err);
-        }
-        for (attachment, way) in ways {
-            let (volume, from) = (&state.id, &attachment.server);
-            tracing::warn!(%volume, %from, policy = ?self.takeover, "taking the volume from a server that cannot use it");
-            self.attachments.forget_answers(volume);
-            match way {
-                Way::Detach => self.cloud.detach(volume, from, self.deadline)?,
-                Way::Forget(id) => self.cloud.forget_attachment(&id, self.deadline)?,
-            }
-            failpoints::step("takeover.requested");
-        }
-        Ok(())
+/// How the attachment may be ended under the policy; nothing if it must not be.
+fn way_to_end(cx: &Context<'_>, attachment: &Attachment) -> Result<Option<Way>> {
+    if cx.policy.takeover == Takeover::Off {
+        return Ok(None);
     }
-
-    /// How the attachment may be ended under the policy; nothing if it must not be.
-    fn way_to_end(&self, attachment: &Attachment) -> Result<Option<Way>> {
-        if self.takeover == Takeover::Off {
-            return Ok(None);
-        }
-        let look = || self.cloud.server_view(&attachment.server, self.deadline);
-        let first = look()?;
-        let is_gone = first.is_none();
-        let is_stopped = first.is_some_and(|view| view.is_stopped());
-        let may_be_ended = is_gone || (is_stopped && self.takeover == Takeover::Stopped);
-        if !may_be_ended {
-            return Ok(None);
-        }
-        if !self.deadline.pause(BETWEEN_LOOKS.min(self.deadline.total() / 10)) {
-            return Ok(None);
-        }
-        Ok(match (look()?, &attachment.id) {
-            (None, Some(id)) if is_gone => Some(Way::Forget(id.clone())),
-            (Some(view), _) if view.is_stopped() && is_stopped => Some(Way::Detach),
-            _ => None,
-        })
+    let look = || cx.cloud.server_view(&attachment.server, cx.deadline);
+    let first = look()?;
+    let is_gone = first.is_none();
+    let is_stopped = first.is_some_and(|view| view.is_stopped());
+    let may_be_ended = is_gone || (is_stopped && cx.policy.takeover == Takeover::Stopped);
+    if !may_be_ended {
+        return Ok(None);
     }
-
-    /// "Another server has it", in the words that Kubernetes' users know.
-    pub(crate) fn elsewhere(&self, state: &CloudVolume, server: &ServerId) -> Result<Error> {
-        let mut holders = Vec::new();
-        let mut is_used = false;
-        for one in state.attachments.iter().filter(|one| one.server != *server) {
-            // Without its age: kubelet counts an event that it saw before, and makes another for each new text.
-            let since = one.since.as_ref();
-            let since = since.map(|since| format!(" since {}", timestamp::written(since)));
-            let who = match self.cloud.server_view(&one.server, self.deadline)? {
-                Some(view) => {
-                    is_used = true;
-                    let name = view.name.map_or_else(String::new, |name| format!("{name}, "));
-                    format!("{} ({name}{})", one.server, view.word)
-                }
-                None => format!("{} (which does not exist any more)", one.server),
-            };
-            holders.push(format!("{who}{}", since.unwrap_or_default()));
-        }
-        let hint = if is_used || holders.is_empty() { NEVER } else { GONE };
-        if holders.is_empty() {
-            holders.push("a server that the cloud does not name".to_owned());
-        }
-        let (id, holders) = (&state.id, holders.join(", "));
-        Ok(Error::new(
-            Kind::Elsewhere,
-            format!("Multi-Attach error: volume {id} is attached to {holders}"),
-        )
-        .hint(hint))
+    if !cx.deadline.pause(BETWEEN_LOOKS.min(cx.deadline.total() / 10)) {
+        return Ok(None);
     }
+    Ok(match (look()?, &attachment.id) {
+        (None, Some(id)) if is_gone => Some(Way::Forget(id.clone())),
+        (Some(view), _) if view.is_stopped() && is_stopped => Some(Way::Detach),
+        _ => None,
+    })
+}
 
-    /// Ends what the cloud still lists of servers that do not exist, if the policy allows it.
-    pub(crate) fn end_attachment_of_gone_server(
-        &self,
-        state: &CloudVolume,
-        attachment: &Attachment,
-    ) -> Result<()> {
-        match self.way_to_end(attachment)? {
-            Some(Way::Forget(id)) => {
-                tracing::warn!(volume = %state.id, server = %attachment.server, "removing the attachment of a server that does not exist");
-                self.cloud.forget_attachment(&id, self.deadline)
+/// "Another server has it", in the words that Kubernetes' users know.
+pub(crate) fn elsewhere(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) -> Result<Error> {
+    let mut holders = Vec::new();
+    let mut is_used = false;
+    for one in state.attachments.iter().filter(|one| one.server != *server) {
+        // Without its age: kubelet counts an event that it saw before, and makes another for each new text.
+        let since = one.since.as_ref();
+        let since = since.map(|since| format!(" since {}", timestamp::written(since)));
+        let who = match cx.cloud.server_view(&one.server, cx.deadline)? {
+            Some(view) => {
+                is_used = true;
+                let name = view.name.map_or_else(String::new, |name| format!("{name}, "));
+                format!("{} ({name}{})", one.server, view.word)
             }
-            _ => Err(self.attachments.contradiction(state, &attachment.server)),
+            None => format!("{} (which does not exist any more)", one.server),
+        };
+        holders.push(format!("{who}{}", since.unwrap_or_default()));
+    }
+    let hint = if is_used || holders.is_empty() { NEVER } else { GONE };
+    if holders.is_empty() {
+        holders.push("a server that the cloud does not name".to_owned());
+    }
+    let (id, holders) = (&state.id, holders.join(", "));
+    Ok(Error::new(
+        Kind::Elsewhere,
+        format!("Multi-Attach error: volume {id} is attached to {holders}"),
+    )
+    .hint(hint))
+}
+
+/// Ends what the cloud still lists of servers that do not exist, if the policy allows it.
+pub(crate) fn end_attachment_of_gone_server(
+    cx: &Context<'_>,
+    state: &CloudVolume,
+    attachment: &Attachment,
+) -> Result<()> {
+    match way_to_end(cx, attachment)? {
+        Some(Way::Forget(id)) => {
+            tracing::warn!(volume = %state.id, server = %attachment.server, "removing the attachment of a server that does not exist");
+            cx.cloud.forget_attachment(&id, cx.deadline)
         }
+        _ => Err(attachment_view::contradiction(cx, state, &attachment.server)),
     }
 }
 

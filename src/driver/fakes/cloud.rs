@@ -16,6 +16,7 @@ pub(crate) struct FakeCloud {
     pub(crate) is_down: Cell<bool>,
     /// Whether it keeps marks, and whether it allows notes.
     pub(crate) keeps_marks: bool,
+    pub(crate) is_remote: bool,
     pub(crate) forbids_notes: Cell<bool>,
     /// Whether it is down just then when it is given one.
     pub(crate) fails_notes: Cell<bool>,
@@ -81,8 +82,8 @@ fn in_use() -> VolumeStatus {
 
 impl Cloud for FakeCloud {
     fn capabilities(&self) -> Capabilities {
-        let keeps_marks = self.keeps_marks;
-        Capabilities { keeps_marks, ..Capabilities::of("the made-up cloud") }
+        let (is_remote, keeps_marks) = (self.is_remote, self.keeps_marks);
+        Capabilities { is_remote, keeps_marks, ..Capabilities::of("the made-up cloud") }
     }
 
     fn identity(&self, id: &VolumeId) -> Identity {

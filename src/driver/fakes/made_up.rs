@@ -1,4 +1,4 @@
-//! The driver on a machine that is made up.
+//! A context on a machine that is made up.
 
 use super::{FakeCloud, FakeDevices, FakeFileSystems, FakeMounts, FakeNamespaces, NoHost};
 use crate::call_counts::CallCounts;
@@ -12,10 +12,10 @@ use crate::model::face::{Faces, OF_TESTS};
 use crate::model::ids::NodeName;
 use crate::model::mount::after_heal::After;
 use crate::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
-use crate::{Driver, Ports, with_driver};
+use crate::{Context, Host, Policy, Store};
 use std::time::Duration;
 
-/// What a call works with there.
+/// What a call works with there. Its folder is kept from one call to the next.
 pub(crate) struct MadeUp<'a> {
     pub(crate) cloud: &'a FakeCloud,
     pub(crate) devices: &'a FakeDevices,
@@ -25,7 +25,10 @@ pub(crate) struct MadeUp<'a> {
     pub(crate) namespaces: FakeNamespaces,
     pub(crate) node: &'a str,
     pub(crate) guard: GuardPolicy,
+    pub(crate) heal: HealMode,
+    pub(crate) shield: ShieldPolicy,
     pub(crate) limit: Duration,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl<'a> MadeUp<'a> {
@@ -40,39 +43,52 @@ impl<'a> MadeUp<'a> {
             namespaces: FakeNamespaces::default(),
             node: "here",
             guard: GuardPolicy::default(),
+            heal: HealMode::Off,
+            shield: ShieldPolicy::default(),
             limit: Duration::from_secs(5),
+            folder: tempfile::tempdir().unwrap(),
         }
     }
 
-    pub(crate) fn drive<T>(&self, work: impl FnOnce(&Driver<'_>) -> T) -> T {
-        let folder = tempfile::tempdir().unwrap();
-        let ports = Ports {
+    pub(crate) fn records(&self) -> Records {
+        let folder = self.folder.path();
+        Records::below(&folder.join("state"), &folder.join("run"))
+    }
+
+    pub(crate) fn drive<T>(&self, work: impl FnOnce(&Context<'_>) -> T) -> T {
+        let folder = self.folder.path();
+        work(&Context {
             cloud: self.cloud,
-            devices: self.devices,
-            maps: self.maps,
-            file_systems: &self.file_systems,
-            mounts: &self.mounts,
-            records: &Records::below(&folder.path().join("state"), &folder.path().join("run")),
-            answers: &Answers::below(folder.path(), ""),
-            pace: &Pace::below(folder.path()),
-            locks: &Locks::below(folder.path()),
+            host: Host {
+                devices: self.devices,
+                maps: self.maps,
+                file_systems: &self.file_systems,
+                mounts: &self.mounts,
+                remounts: &self.namespaces,
+                census: &self.namespaces,
+                processes: &NoHost,
+                kubelets: &NoHost,
+            },
+            store: Store {
+                records: &self.records(),
+                locks: &Locks::below(folder),
+                answers: &Answers::below(folder, ""),
+                pace: &Pace::below(folder),
+                scratch: folder,
+            },
+            policy: Policy {
+                guard: &self.guard,
+                heal: self.heal,
+                shield: &self.shield,
+                after: &After::Nothing,
+                takeover: Takeover::Off,
+            },
             this_node: &NodeName::parse(self.node).unwrap(),
-            takeover: Takeover::Off,
-            census: &self.namespaces,
-            remounts: &self.namespaces,
-            after: &After::Nothing,
-            kubelets: &NoHost,
-            processes: &NoHost,
-            heal: HealMode::Off,
-            shield: &ShieldPolicy::default(),
-            scratch: folder.path(),
-            guard: &self.guard,
-            operation: "test",
-            counts: &CallCounts::default(),
             faces: Faces::default(),
             face: &OF_TESTS.0[0],
+            operation: "test",
             deadline: Deadline::after(self.limit),
-        };
-        with_driver(&ports, work)
+            counts: &CallCounts::default(),
+        })
     }
 }

@@ -3,10 +3,9 @@
 //! Any user can keep a mount namespace with copies of all mounts, and a file that he may read. No
 //! refusal that has such a cause may last for as long as he likes.
 
-use crate::host::clock::Deadline;
-use crate::host::left_behind;
-use crate::host::{Census, HELD_AT_ONCE, Processes};
-use crate::lookup::disk_numbers::DiskNumbers;
+use crate::context::Context;
+use crate::host::{HELD_AT_ONCE, left_behind};
+use crate::lookup::disk_numbers;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::after_heal::Wakeup;
@@ -26,126 +25,113 @@ const PLAN: Duration = Duration::from_secs(10);
 /// Those that were told to end, each held so that its id is no other process's.
 type Ending = BTreeMap<u32, (Process, OwnedFd)>;
 
-/// Processes of ordinary users that keep a volume in use.
-#[expect(missing_debug_implementations, reason = "it borrows ports")]
-pub struct OrdinaryUsers<'a> {
-    pub(crate) census: &'a dyn Census,
-    pub(crate) processes: &'a dyn Processes,
-    pub(crate) deadline: Deadline,
-    pub(crate) numbers: &'a DiskNumbers<'a>,
+/// The processes of ordinary users, of no pod and of no container, that have files of the
+/// volume, or keep a namespace of their making that has it; and the first process that may keep it and could not be
+/// examined, with what ends it.
+pub fn users_with(cx: &Context<'_>, id: &VolumeId) -> Result<(Vec<Process>, Option<String>)> {
+    let users = match cx.host.census.device_users(&disk_numbers::numbers_of(cx, Some(id), &[])) {
+        Answer::Told(users) => users,
+        Answer::CannotTell(why) => {
+            return Err(Error::refused(format!(
+                "who uses the volume cannot be told from here: {why}"
+            )));
+        }
+    };
+    let of_users = users.namespaces.iter().filter(|one| one.user.is_some());
+    let in_theirs = of_users.flat_map(|one| {
+        let openers = one.keepers.iter().filter_map(|keeper| match keeper {
+            NamespaceKeeper::OpenIn { process, .. } => Some(process),
+            NamespaceKeeper::MountedAt { .. } | NamespaceKeeper::Unexamined(_) => None,
+        });
+        one.processes.iter().chain(openers)
+    });
+    let with_files = users.files.iter().map(|file| &file.process);
+    let all = in_theirs.chain(with_files).filter(|one| one.ordinary_user().is_some());
+    let by_id: BTreeMap<u32, &Process> = all.map(|process| (process.pid, process)).collect();
+    let unexamined = users.untold.iter().find(|one| one.way_out.is_some());
+    Ok((by_id.into_values().cloned().collect(), unexamined.map(ToString::to_string)))
 }
 
-impl OrdinaryUsers<'_> {
-    /// The processes of ordinary users, of no pod and of no container, that have files of the
-    /// volume, or keep a namespace of their making that has it; and the first process that may keep it and could not be
-    /// examined, with what ends it.
-    pub fn users_with(&self, id: &VolumeId) -> Result<(Vec<Process>, Option<String>)> {
-        let users = match self.census.device_users(&self.numbers.numbers_of(Some(id), &[])) {
-            Answer::Told(users) => users,
-            Answer::CannotTell(why) => {
-                return Err(Error::refused(format!(
-                    "who uses the volume cannot be told from here: {why}"
-                )));
-            }
-        };
-        let of_users = users.namespaces.iter().filter(|one| one.user.is_some());
-        let in_theirs = of_users.flat_map(|one| {
-            let openers = one.keepers.iter().filter_map(|keeper| match keeper {
-                NamespaceKeeper::OpenIn { process, .. } => Some(process),
-                NamespaceKeeper::MountedAt { .. } | NamespaceKeeper::Unexamined(_) => None,
-            });
-            one.processes.iter().chain(openers)
-        });
-        let with_files = users.files.iter().map(|file| &file.process);
-        let all = in_theirs.chain(with_files).filter(|one| one.ordinary_user().is_some());
-        let by_id: BTreeMap<u32, &Process> = all.map(|process| (process.pid, process)).collect();
-        let unexamined = users.untold.iter().find(|one| one.way_out.is_some());
-        Ok((by_id.into_values().cloned().collect(), unexamined.map(ToString::to_string)))
-    }
+/// The command that ends them, if there are any, for a refusal.
+pub(crate) fn way_out_of_users(cx: &Context<'_>, id: Option<&VolumeId>) -> String {
+    let has_any = |id: &&VolumeId| users_with(cx, id).is_ok_and(|(users, _)| !users.is_empty());
+    let id = id.filter(has_any);
+    id.map(|id| way_to_end_users(Some(id))).unwrap_or_default()
+}
 
-    /// The command that ends them, if there are any, for a refusal.
-    pub(crate) fn way_out_of_users(&self, id: Option<&VolumeId>) -> String {
-        let has_any =
-            |id: &&VolumeId| self.users_with(id).is_ok_and(|(users, _)| !users.is_empty());
-        let id = id.filter(has_any);
-        id.map(|id| way_to_end_users(Some(id))).unwrap_or_default()
-    }
-
-    /// Ends them, and answers which, once the kernel has taken from them all that they had.
-    pub fn end_users(&self, id: &VolumeId) -> Result<Vec<Process>> {
-        let mut ended: Vec<Process> = Vec::new();
-        let mut ending = Ending::new();
-        let mut until = self.deadline.at_most(ENDS);
-        // A process that is ending may have started another one.
-        for step in Steps::between(Duration::from_millis(5), Duration::from_millis(200)) {
-            ending.retain(|_, (_, pin)| !self.processes.has_ended(pin));
-            let found = self.to_be_ended(id, &ending)?;
-            if found.is_empty() && ending.is_empty() {
-                return Ok(ended);
-            }
-            // One at least: what is held may wait for it.
-            let room = HELD_AT_ONCE.saturating_sub(ending.len()).max(1);
-            let pinned =
-                found.iter().filter_map(|one| Some((one, self.processes.pin(one.pid).ok()?)));
-            let pinned: Vec<_> = pinned.take(room).collect();
-            // An id that was another process's before it was held is not that process any more.
-            let again = self.to_be_ended(id, &ending)?;
-            for (process, pin) in pinned.into_iter().filter(|(one, _)| again.contains(one)) {
-                self.processes.signal(&pin, Wakeup::Kill)?;
-                if !ended.contains(process) {
-                    tracing::warn!(volume = %id, %process, "ended by a person: it kept the volume in use");
-                    ended.push(process.clone());
-                }
-                ending.insert(process.pid, (process.clone(), pin));
-                until = self.deadline.at_most(ENDS);
-            }
-            if !until.pause(step) {
-                break;
-            }
-        }
-        ending.retain(|_, (_, pin)| !self.processes.has_ended(pin));
-        let found = self.to_be_ended(id, &ending)?;
+/// Ends them, and answers which, once the kernel has taken from them all that they had.
+pub fn end_users(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<Process>> {
+    let mut ended: Vec<Process> = Vec::new();
+    let mut ending = Ending::new();
+    let mut until = cx.deadline.at_most(ENDS);
+    // A process that is ending may have started another one.
+    for step in Steps::between(Duration::from_millis(5), Duration::from_millis(200)) {
+        ending.retain(|_, (_, pin)| !cx.host.processes.has_ended(pin));
+        let found = to_be_ended(cx, id, &ending)?;
         if found.is_empty() && ending.is_empty() {
             return Ok(ended);
         }
-        let way = if found.is_empty() {
-            self.what_ends(&ending)
-        } else {
-            "they start new ones, or hang in the kernel: lock that user out, and repeat it"
-                .to_owned()
-        };
-        let left = found.iter().chain(ending.values().map(|(process, _)| process));
-        let left: Vec<_> = left.map(ToString::to_string).collect();
-        let message = format!("processes of users still keep the volume: {}", left.join("; "));
-        Err(Error::new(Kind::Busy, message).hint(way))
-    }
-
-    /// Those that keep the volume, or keep one that was told to end from its end; but for what was told to.
-    fn to_be_ended(&self, id: &VolumeId, ending: &Ending) -> Result<Vec<Process>> {
-        let tracers = self.tracers_of(ending);
-        // First: with one of them many may end.
-        let mut found: Vec<_> =
-            tracers.into_iter().filter(|one| one.ordinary_user().is_some()).collect();
-        // It is looked for again and again, and a person waits for it.
-        self.census.allow(PLAN);
-        found.extend(self.users_with(id)?.0);
-        found.retain(|one| !ending.contains_key(&one.pid));
-        Ok(found)
-    }
-
-    fn tracers_of(&self, ending: &Ending) -> Vec<Process> {
-        let tracers = ending.keys().flat_map(|pid| self.census.tracers_that_stop(*pid));
-        let by_id: BTreeMap<_, _> = tracers.map(|one| (one.pid, one)).collect();
-        by_id.into_values().collect()
-    }
-
-    /// What ends those that were told to end, and do not.
-    fn what_ends(&self, ending: &Ending) -> String {
-        let tracers = self.tracers_of(ending).into_iter();
-        let tracers: Vec<_> = tracers.map(|one| format!("{one} (kill {})", one.pid)).collect();
-        if tracers.is_empty() {
-            return left_behind::WHAT_ENDS_IT.to_owned();
+        // One at least: what is held may wait for it.
+        let room = HELD_AT_ONCE.saturating_sub(ending.len()).max(1);
+        let pinned =
+            found.iter().filter_map(|one| Some((one, cx.host.processes.pin(one.pid).ok()?)));
+        let pinned: Vec<_> = pinned.take(room).collect();
+        // An id that was another process's before it was held is not that process any more.
+        let again = to_be_ended(cx, id, &ending)?;
+        for (process, pin) in pinned.into_iter().filter(|(one, _)| again.contains(one)) {
+            cx.host.processes.signal(&pin, Wakeup::Kill)?;
+            if !ended.contains(process) {
+                tracing::warn!(volume = %id, %process, "ended by a person: it kept the volume in use");
+                ended.push(process.clone());
+            }
+            ending.insert(process.pid, (process.clone(), pin));
+            until = cx.deadline.at_most(ENDS);
         }
-        format!("it was killed, and is kept from its end by what traces it: {}", tracers.join("; "))
+        if !until.pause(step) {
+            break;
+        }
     }
+    ending.retain(|_, (_, pin)| !cx.host.processes.has_ended(pin));
+    let found = to_be_ended(cx, id, &ending)?;
+    if found.is_empty() && ending.is_empty() {
+        return Ok(ended);
+    }
+    let way = if found.is_empty() {
+        what_ends(cx, &ending)
+    } else {
+        "they start new ones, or hang in the kernel: lock that user out, and repeat it".to_owned()
+    };
+    let left = found.iter().chain(ending.values().map(|(process, _)| process));
+    let left: Vec<_> = left.map(ToString::to_string).collect();
+    let message = format!("processes of users still keep the volume: {}", left.join("; "));
+    Err(Error::new(Kind::Busy, message).hint(way))
+}
+
+/// Those that keep the volume, or keep one that was told to end from its end; but for what was told to.
+fn to_be_ended(cx: &Context<'_>, id: &VolumeId, ending: &Ending) -> Result<Vec<Process>> {
+    let tracers = tracers_of(cx, ending);
+    // First: with one of them many may end.
+    let mut found: Vec<_> =
+        tracers.into_iter().filter(|one| one.ordinary_user().is_some()).collect();
+    // It is looked for again and again, and a person waits for it.
+    cx.host.census.allow(PLAN);
+    found.extend(users_with(cx, id)?.0);
+    found.retain(|one| !ending.contains_key(&one.pid));
+    Ok(found)
+}
+
+fn tracers_of(cx: &Context<'_>, ending: &Ending) -> Vec<Process> {
+    let tracers = ending.keys().flat_map(|pid| cx.host.census.tracers_that_stop(*pid));
+    let by_id: BTreeMap<_, _> = tracers.map(|one| (one.pid, one)).collect();
+    by_id.into_values().collect()
+}
+
+/// What ends those that were told to end, and do not.
+fn what_ends(cx: &Context<'_>, ending: &Ending) -> String {
+    let tracers = tracers_of(cx, ending).into_iter();
+    let tracers: Vec<_> = tracers.map(|one| format!("{one} (kill {})", one.pid)).collect();
+    if tracers.is_empty() {
+        return left_behind::WHAT_ENDS_IT.to_owned();
+    }
+    format!("it was killed, and is kept from its end by what traces it: {}", tracers.join("; "))
 }

@@ -4,9 +4,8 @@
 //! Each unmount for good comes here first, and before any copy of the mount is taken down: a copy
 //! that shares with the machine's own mount takes that along.
 
+use crate::context::Context;
 use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Census, Devices, Mounts};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -16,120 +15,115 @@ use crate::model::mount::propagation;
 use crate::model::mount::replacement::group_of;
 use crate::model::record::VolumeRecord;
 
-/// Writes reach the disk.
-pub(crate) struct Flushing<'a> {
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) deadline: Deadline,
+/// Writes out the file system at the folder. A loss is told once in each tear-down, for what is
+/// lost stays lost, and a call that failed for ever would keep the volume here for ever.
+pub(crate) fn flush(cx: &Context<'_>, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
+    tell_once(cx, mount, id, cx.host.mounts.flush(mount, cx.deadline))
 }
 
-impl Flushing<'_> {
-    /// Writes out the file system at the folder. A loss is told once in each tear-down, for what is
-    /// lost stays lost, and a call that failed for ever would keep the volume here for ever.
-    pub(crate) fn flush(&self, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
-        self.tell_once(mount, id, self.mounts.flush(mount, self.deadline))
+/// The same if this unmount leaves no other mount of it here.
+pub(crate) fn flush_if_last(
+    cx: &Context<'_>,
+    table: &MountTable,
+    mount: &Mount,
+    id: Option<&VolumeId>,
+    deadline: Deadline,
+) -> Result<()> {
+    let mut others = table.of(mount.number).filter(|other| other.id != mount.id);
+    if others.any(|other| !may_go_along(table, mount, other)) {
+        return Ok(());
     }
+    tell_once(cx, mount, id, cx.host.mounts.flush(mount, deadline))
+}
 
-    /// The same if this unmount leaves no other mount of it here.
-    pub(crate) fn flush_if_last(
-        &self,
-        table: &MountTable,
-        mount: &Mount,
-        id: Option<&VolumeId>,
-        deadline: Deadline,
-    ) -> Result<()> {
-        let mut others = table.of(mount.number).filter(|other| other.id != mount.id);
-        if others.any(|other| !may_go_along(table, mount, other)) {
-            return Ok(());
+/// The same before copies in other namespaces are taken down: through a mount of this machine,
+/// else through the first of the copies that can be opened.
+pub(crate) fn flush_before_copies_go(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    table: &MountTable,
+    numbers: &[DeviceNumber],
+    copies: &[NamespaceUse],
+) -> Result<()> {
+    // One that is covered is not reached through its path.
+    let is_seen =
+        |own: &&Mount| matches!(cx.host.mounts.leads_to(&own.target), Ok(Some(id)) if id == own.id);
+    for number in numbers {
+        // A dead disk takes no writes, and may hang.
+        if cx.host.devices.is_gone(*number)? {
+            continue;
         }
-        self.tell_once(mount, id, self.mounts.flush(mount, deadline))
-    }
-
-    /// The same before copies in other namespaces are taken down: through a mount of this machine,
-    /// else through the first of the copies that can be opened.
-    pub(crate) fn flush_before_copies_go(
-        &self,
-        id: Option<&VolumeId>,
-        table: &MountTable,
-        numbers: &[DeviceNumber],
-        copies: &[NamespaceUse],
-    ) -> Result<()> {
-        // One that is covered is not reached through its path.
-        let is_seen = |own: &&Mount| matches!(self.mounts.leads_to(&own.target), Ok(Some(id)) if id == own.id);
-        for number in numbers {
-            // A dead disk takes no writes, and may hang.
-            if self.devices.is_gone(*number)? {
+        if let Some(mount) = table.of(*number).find(is_seen) {
+            flush(cx, mount, id)?;
+            continue;
+        }
+        for copy in copies {
+            let Some(mount) = copy.mounts.iter().find(|mount| mount.number == *number) else {
                 continue;
-            }
-            if let Some(mount) = table.of(*number).find(is_seen) {
-                self.flush(mount, id)?;
-                continue;
-            }
-            for copy in copies {
-                let Some(mount) = copy.mounts.iter().find(|mount| mount.number == *number) else {
-                    continue;
-                };
-                // One that has ended meanwhile, or that is closed to us, says nothing of a loss.
-                let Ok(door) = self.census.open_namespace(copy) else { continue };
-                let flushed = self.mounts.flush_inside(&door, mount, self.deadline);
-                let is_reached = flushed.as_ref().is_ok_and(|is_reached| *is_reached);
-                self.tell_once(mount, id, flushed.map(drop))?;
-                if is_reached {
-                    break;
-                }
+            };
+            // One that has ended meanwhile, or that is closed to us, says nothing of a loss.
+            let Ok(door) = cx.host.census.open_namespace(copy) else { continue };
+            let flushed = cx.host.mounts.flush_inside(&door, mount, cx.deadline);
+            let is_reached = flushed.as_ref().is_ok_and(|is_reached| *is_reached);
+            tell_once(cx, mount, id, flushed.map(drop))?;
+            if is_reached {
+                break;
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// The tear-down that was told of a loss is over, or not wanted any more: what is lost from now on
-    /// is another loss.
-    pub(crate) fn tell_losses_anew(&self, id: &VolumeId) {
-        if self.records.load(id).told_lost_writes.is_none() {
-            return;
-        }
-        if let Err(error) = self.records.update(id, |record| record.told_lost_writes = None) {
-            tracing::warn!(volume = %id, %error, "the next lost writes may go untold");
-        }
+/// The tear-down that was told of a loss is over, or not wanted any more: what is lost from now on
+/// is another loss.
+pub(crate) fn tell_losses_anew(cx: &Context<'_>, id: &VolumeId) {
+    if cx.store.records.load(id).told_lost_writes.is_none() {
+        return;
     }
+    if let Err(error) = cx.store.records.update(id, |record| record.told_lost_writes = None) {
+        tracing::warn!(volume = %id, %error, "the next lost writes may go untold");
+    }
+}
 
-    fn tell_once(&self, mount: &Mount, id: Option<&VolumeId>, flushed: Result<()>) -> Result<()> {
-        let folder = mount.target.display();
-        let was_told =
-            id.is_some_and(|id| self.records.load(id).told_lost_writes == Some(mount.id));
-        let error = match flushed.and_then(|()| refuse_if_it_stopped(mount)) {
-            // The kernel tells an error once: that it is silent now saves nothing.
-            Ok(()) if was_told => Error::new(Kind::Host, "told before"),
-            Ok(()) => return Ok(()),
-            // It was not done at all: nothing is known to be lost.
-            Err(error) if error.kind != Kind::Host => return Err(error),
-            Err(error) => error,
-        };
-        if was_told {
-            tracing::error!(%folder, %error, "written data is lost; unmounting all the same");
-            return Ok(());
-        }
-        let Some(id) = id else {
-            return Err(error.hint(format!(
-                "data that programs wrote did not reach the disk, and which volume it is cannot be told; if it may be lost: umount {folder}"
-            )));
-        };
-        let mark = |record: &mut VolumeRecord| record.told_lost_writes = Some(mount.id);
-        Err(match self.records.update(id, mark) {
-            Ok(()) => error.hint(
-                "data that programs wrote did not reach the disk; the next try unmounts without it",
-            ),
-            Err(also) => {
-                tracing::error!(%error, %also, "written data is lost, and this cannot be remembered");
-                error.hint(format!(
-                    "data that programs wrote did not reach the disk, and that this was told cannot be remembered ({}); mend that, or: disk release {id}",
-                    also.cause
-                ))
-            }
-        })
+fn tell_once(
+    cx: &Context<'_>,
+    mount: &Mount,
+    id: Option<&VolumeId>,
+    flushed: Result<()>,
+) -> Result<()> {
+    let folder = mount.target.display();
+    let was_told =
+        id.is_some_and(|id| cx.store.records.load(id).told_lost_writes == Some(mount.id));
+    let error = match flushed.and_then(|()| refuse_if_it_stopped(mount)) {
+        // The kernel tells an error once: that it is silent now saves nothing.
+        Ok(()) if was_told => Error::new(Kind::Host, "told before"),
+        Ok(()) => return Ok(()),
+        // It was not done at all: nothing is known to be lost.
+        Err(error) if error.kind != Kind::Host => return Err(error),
+        Err(error) => error,
+    };
+    if was_told {
+        tracing::error!(%folder, %error, "written data is lost; unmounting all the same");
+        return Ok(());
     }
+    let Some(id) = id else {
+        return Err(error.hint(format!(
+            "data that programs wrote did not reach the disk, and which volume it is cannot be told; if it may be lost: umount {folder}"
+        )));
+    };
+    let mark = |record: &mut VolumeRecord| record.told_lost_writes = Some(mount.id);
+    Err(match cx.store.records.update(id, mark) {
+        Ok(()) => error.hint(
+            "data that programs wrote did not reach the disk; the next try unmounts without it",
+        ),
+        Err(also) => {
+            tracing::error!(%error, %also, "written data is lost, and this cannot be remembered");
+            error.hint(format!(
+                "data that programs wrote did not reach the disk, and that this was told cannot be remembered ({}); mend that, or: disk release {id}",
+                also.cause
+            ))
+        }
+    })
 }
 
 /// A file system that met an error takes no writes any more, and its flush succeeds.
@@ -166,8 +160,7 @@ pub(crate) fn is_peer_of_own(table: &MountTable, mount: &Mount) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::{FakeDevices, FakeMounts, FakeNamespaces};
-    use std::time::Duration;
+    use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
 
     const TABLE: &str = "\
 20 1 254:0 / / rw shared:1 - ext4 d rw
@@ -195,19 +188,13 @@ mod tests {
 
     #[test]
     fn a_loss_is_told_once_and_what_was_not_done_is_no_loss() {
-        let folder = tempfile::tempdir().unwrap();
-        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
-        let flushing = Flushing {
-            devices: &FakeDevices::default(),
-            mounts: &FakeMounts::default(),
-            records: &records,
-            census: &FakeNamespaces::default(),
-            deadline: Deadline::after(Duration::from_secs(5)),
-        };
+        let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
+        let made_up = MadeUp::with(&cloud, &devices);
+        let records = made_up.records();
         let id = VolumeId::parse("v-1").unwrap();
         let table = MountTable::parse(TABLE.as_bytes()).unwrap();
         let mount = table.mounts().iter().find(|mount| mount.id == 40).unwrap();
-        let tell = |flushed| flushing.tell_once(mount, Some(&id), flushed);
+        let tell = |flushed| made_up.drive(|cx| tell_once(cx, mount, Some(&id), flushed));
 
         tell(Ok(())).unwrap();
         let was_slow = tell(Err(Error::new(Kind::Timeout, "slow"))).unwrap_err();
@@ -221,9 +208,9 @@ mod tests {
         tell(lost()).unwrap();
         tell(Ok(())).unwrap();
 
-        flushing.tell_losses_anew(&id);
+        made_up.drive(|cx| tell_losses_anew(cx, &id));
         tell(lost()).expect_err("another tear-down is told of it");
-        let of_none = flushing.tell_once(mount, None, lost()).unwrap_err();
+        let of_none = made_up.drive(|cx| tell_once(cx, mount, None, lost())).unwrap_err();
         assert!(of_none.hint.is_some_and(|hint| hint.contains("umount /kubelet/mounts/pv")));
     }
 

@@ -5,14 +5,9 @@
 //! shows proves nothing: a mount that was taken off lazily, a copy in a namespace that cannot be
 //! seen, a device that is made of the disk keep it in use without a mount of ours.
 
-use crate::cloud::Cloud;
-use crate::guard::end_users::OrdinaryUsers;
-use crate::guard::refusal::Refusals;
-use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Census, Devices, Mounts};
-use crate::lookup::find_disk::Disks;
-use crate::lookup::locking::Locking;
+use crate::context::Context;
+use crate::guard::{end_users, refusal};
+use crate::lookup::{find_disk, locking};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::error::Result;
@@ -21,10 +16,9 @@ use crate::model::mount::disk_users::{
     Answer, DeviceUses, NamespaceKeeper, NamespaceUse, Process, plain,
 };
 use crate::model::mount::staleness::Presence;
-use crate::model::policy::{GuardMode, GuardPolicy};
+use crate::model::policy::GuardMode;
 use crate::model::report::tear_down::TearDown;
-use crate::ownership::words;
-use crate::ownership::words::named;
+use crate::ownership::words::{self, named};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -53,231 +47,213 @@ pub(crate) enum DiskState {
     },
 }
 
-/// Whether disks are free.
-pub(crate) struct FreeDisks<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) policy: &'a GuardPolicy,
-    pub(crate) deadline: Deadline,
-    pub(crate) locking: &'a Locking<'a>,
-    pub(crate) disks: &'a Disks<'a>,
-    pub(crate) refusals: &'a Refusals<'a>,
-    pub(crate) users: &'a OrdinaryUsers<'a>,
+/// Whether the disk is free, after a short wait for what ends by itself. `numbers` are those of
+/// its file systems, as far as they have numbers of their own.
+pub(crate) fn disk_state(
+    cx: &Context<'_>,
+    disk: &Device,
+    numbers: &[DeviceNumber],
+    patience: Duration,
+) -> DiskState {
+    let until = cx.deadline.at_most(patience);
+    let held = |why: String| DiskState::Held(format!("disk {} {why}", disk.kernel_name));
+    loop {
+        match cx.host.devices.exclusive_open(disk) {
+            Ok(ExclusiveOpen::Free) => return DiskState::Free,
+            Ok(ExclusiveOpen::InUse) => {
+                if until.pause(Duration::from_millis(10)) {
+                    continue;
+                }
+                let who = who_has(cx, disk, numbers);
+                return held(format!("is in use{who}"));
+            }
+            Ok(ExclusiveOpen::Unseen(why)) => {
+                // A disk that was pulled has no node any more, or nothing behind it.
+                if cx.host.devices.is_gone(disk.number).unwrap_or(false) {
+                    return DiskState::Free;
+                }
+                return match cx.host.census.device_users(&all_numbers(disk, numbers)) {
+                    Answer::Told(users) if is_used(&users) => {
+                        let who = who_has(cx, disk, numbers);
+                        held(format!("is in use{who}"))
+                    }
+                    Answer::Told(users) => {
+                        let mut hidden = users.untold.iter();
+                        let hidden = hidden.find(|one| one.way_out.is_some());
+                        let hidden = hidden.map(ToString::to_string);
+                        DiskState::Unseen { why, is_looked_at: users.untold.is_empty(), hidden }
+                    }
+                    Answer::CannotTell(_) => {
+                        DiskState::Unseen { why, is_looked_at: false, hidden: None }
+                    }
+                };
+            }
+            Err(error) => {
+                return held(format!(
+                    "is not proven free, for it cannot be asked: {}",
+                    error.cause
+                ));
+            }
+        }
+    }
 }
 
-impl FreeDisks<'_> {
-    /// Whether the disk is free, after a short wait for what ends by itself. `numbers` are those of
-    /// its file systems, as far as they have numbers of their own.
-    pub(crate) fn disk_state(
-        &self,
-        disk: &Device,
-        numbers: &[DeviceNumber],
-        patience: Duration,
-    ) -> DiskState {
-        let until = self.deadline.at_most(patience);
-        let held = |why: String| DiskState::Held(format!("disk {} {why}", disk.kernel_name));
-        loop {
-            match self.devices.exclusive_open(disk) {
-                Ok(ExclusiveOpen::Free) => return DiskState::Free,
-                Ok(ExclusiveOpen::InUse) => {
-                    if until.pause(Duration::from_millis(10)) {
-                        continue;
-                    }
-                    let who = self.who_has(disk, numbers);
-                    return held(format!("is in use{who}"));
-                }
-                Ok(ExclusiveOpen::Unseen(why)) => {
-                    // A disk that was pulled has no node any more, or nothing behind it.
-                    if self.devices.is_gone(disk.number).unwrap_or(false) {
-                        return DiskState::Free;
-                    }
-                    return match self.census.device_users(&all_numbers(disk, numbers)) {
-                        Answer::Told(users) if is_used(&users) => {
-                            let who = self.who_has(disk, numbers);
-                            held(format!("is in use{who}"))
-                        }
-                        Answer::Told(users) => {
-                            let mut hidden = users.untold.iter();
-                            let hidden = hidden.find(|one| one.way_out.is_some());
-                            let hidden = hidden.map(ToString::to_string);
-                            DiskState::Unseen { why, is_looked_at: users.untold.is_empty(), hidden }
-                        }
-                        Answer::CannotTell(_) => {
-                            DiskState::Unseen { why, is_looked_at: false, hidden: None }
-                        }
-                    };
-                }
-                Err(error) => {
-                    return held(format!(
-                        "is not proven free, for it cannot be asked: {}",
-                        error.cause
-                    ));
-                }
-            }
+/// The same for each of these disks; the first that is not free tells.
+pub(crate) fn state_of_all(
+    cx: &Context<'_>,
+    disks: &[Device],
+    numbers: &[DeviceNumber],
+    patience: Duration,
+) -> DiskState {
+    let mut all = DiskState::Free;
+    for disk in disks {
+        match disk_state(cx, disk, numbers, patience) {
+            DiskState::Free => {}
+            held @ DiskState::Held(_) => return held,
+            unseen @ DiskState::Unseen { .. } => all = unseen,
         }
     }
+    all
+}
 
-    /// The same for each of these disks; the first that is not free tells.
-    pub(crate) fn state_of_all(
-        &self,
-        disks: &[Device],
-        numbers: &[DeviceNumber],
-        patience: Duration,
-    ) -> DiskState {
-        let mut all = DiskState::Free;
-        for disk in disks {
-            match self.disk_state(disk, numbers, patience) {
-                DiskState::Free => {}
-                held @ DiskState::Held(_) => return held,
-                unseen @ DiskState::Unseen { .. } => all = unseen,
+/// The disks from which the volume is or was mounted, and that are here: those of its mounts,
+/// the one that it has now, and those that this machine remembers. A number that went to
+/// another disk since is not it.
+pub(crate) fn disks_of(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    mounted: &[DeviceNumber],
+) -> Result<Vec<Device>> {
+    let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
+    if let Some(id) = id {
+        let wanted = cx.cloud.identity(id);
+        let boot = crate::host::machine::boot_id();
+        for number in cx.store.records.load(id).former_numbers(&boot) {
+            let presence = cx.host.devices.presence(number, &wanted)?;
+            if matches!(presence, Presence::Own | Presence::Halted(_)) {
+                numbers.insert(number);
             }
         }
-        all
-    }
-
-    /// The disks from which the volume is or was mounted, and that are here: those of its mounts,
-    /// the one that it has now, and those that this machine remembers. A number that went to
-    /// another disk since is not it.
-    pub(crate) fn disks_of(
-        &self,
-        id: Option<&VolumeId>,
-        mounted: &[DeviceNumber],
-    ) -> Result<Vec<Device>> {
-        let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
-        if let Some(id) = id {
-            let wanted = self.cloud.identity(id);
-            let boot = crate::host::machine::boot_id();
-            for number in self.records.load(id).former_numbers(&boot) {
-                let presence = self.devices.presence(number, &wanted)?;
-                if matches!(presence, Presence::Own | Presence::Halted(_)) {
-                    numbers.insert(number);
-                }
-            }
-            // Two disks of one serial are for the next attach to tell apart.
-            if let Ok(Some(disk)) = self.disks.find_disk(id) {
-                numbers.insert(disk.number);
-            }
-        }
-        let mut disks = Vec::new();
-        for number in numbers {
-            disks.extend(self.devices.disk_at(number)?);
-        }
-        Ok(disks)
-    }
-
-    /// After an unmount for good: the disk must be free, or the call fails and says who has it.
-    /// Answers whether it is proven.
-    pub(crate) fn must_be_free(
-        &self,
-        id: Option<&VolumeId>,
-        disks: &[Device],
-        numbers: &[DeviceNumber],
-    ) -> Result<bool> {
-        const WHAT: &TearDown = &TearDown::Unstage;
-        if self.policy.mode == GuardMode::Off {
-            return Ok(false);
-        }
-        match self.state_of_all(disks, numbers, LETS_GO) {
-            DiskState::Free => {
-                self.refusals.passed(id, WHAT);
-                Ok(true)
-            }
-            DiskState::Held(reason) => {
-                let (hangs, way) = (self.locking.what_hangs(id), self.users.way_out_of_users(id));
-                let reason = format!("unmounted here, but {reason}{hangs}{way}");
-                self.refusals.refuse(id, WHAT, &reason).map(|()| false)
-            }
-            DiskState::Unseen { why, hidden: Some(hidden), .. } => {
-                let reason = format!(
-                    "unmounted here, but the disk cannot be opened ({why}), and a process that may use it cannot be \
-                     examined: {hidden}"
-                );
-                self.refusals.refuse(id, WHAT, &reason).map(|()| false)
-            }
-            DiskState::Unseen { why, is_looked_at, hidden: None } => {
-                tracing::warn!(
-                    why,
-                    is_looked_at,
-                    "the disk cannot be opened from here: that it is free is not proven"
-                );
-                self.refusals.passed(id, WHAT);
-                Ok(is_looked_at)
-            }
+        // Two disks of one serial are for the next attach to tell apart.
+        if let Ok(Some(disk)) = find_disk::find_disk(cx, id) {
+            numbers.insert(disk.number);
         }
     }
-
-    /// Before a detach. Answers whether the kernel or a look at everything says that it is free.
-    pub(crate) fn must_let_go(&self, id: &VolumeId, disk: &Device) -> Result<bool> {
-        const WHAT: &TearDown = &TearDown::Detach;
-        match self.disk_state(disk, &[], LETS_GO) {
-            DiskState::Free => {
-                self.refusals.passed(Some(id), WHAT);
-                Ok(true)
-            }
-            DiskState::Held(reason) => {
-                let reason = reason
-                    + &self.locking.what_hangs(Some(id))
-                    + &self.users.way_out_of_users(Some(id));
-                self.refusals.refuse(Some(id), WHAT, &reason).map(|()| true)
-            }
-            DiskState::Unseen { why, .. } => {
-                tracing::info!(volume = %id, why, "the disk cannot be seen from here: the mark in the cloud is asked");
-                Ok(false)
-            }
-        }
+    let mut disks = Vec::new();
+    for number in numbers {
+        disks.extend(cx.host.devices.disk_at(number)?);
     }
+    Ok(disks)
+}
 
-    /// Whether nothing on this machine has the volume any more: then the cloud's mark may go.
-    pub(crate) fn has_departed(&self, id: &VolumeId) -> bool {
-        let disks = match self.disks_of(Some(id), &[]) {
-            Ok(disks) => disks,
-            Err(error) => {
-                tracing::debug!(volume = %id, %error, "whether the volume is free cannot be told");
-                return false;
-            }
-        };
-        match self.state_of_all(&disks, &[], MOMENT) {
-            DiskState::Free => true,
-            DiskState::Unseen { why, is_looked_at, .. } => {
-                tracing::debug!(volume = %id, why, "the disk cannot be opened from here");
-                is_looked_at
-            }
-            DiskState::Held(reason) => {
-                tracing::info!(volume = %id, reason, "the cloud's mark stays");
-                false
-            }
-        }
+/// After an unmount for good: the disk must be free, or the call fails and says who has it.
+/// Answers whether it is proven.
+pub(crate) fn must_be_free(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    disks: &[Device],
+    numbers: &[DeviceNumber],
+) -> Result<bool> {
+    const WHAT: &TearDown = &TearDown::Unstage;
+    if cx.policy.guard.mode == GuardMode::Off {
+        return Ok(false);
     }
-
-    /// Who has a disk, each with the command that ends it. It takes longer than to find out
-    /// whether.
-    pub(crate) fn who_has(&self, disk: &Device, numbers: &[DeviceNumber]) -> String {
-        let numbers = all_numbers(disk, numbers);
-        let mut all = Vec::new();
-        if let Ok(table) = self.mounts.table() {
-            let on_disk = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
-            all.extend(
-                on_disk.map(|mount| {
-                    format!("mounted on this machine (umount {})", plain(&mount.target))
-                }),
+    match state_of_all(cx, disks, numbers, LETS_GO) {
+        DiskState::Free => {
+            refusal::passed(cx, id, WHAT);
+            Ok(true)
+        }
+        DiskState::Held(reason) => {
+            let (hangs, way) = (locking::what_hangs(cx, id), end_users::way_out_of_users(cx, id));
+            let reason = format!("unmounted here, but {reason}{hangs}{way}");
+            refusal::refuse(cx, id, WHAT, &reason).map(|()| false)
+        }
+        DiskState::Unseen { why, hidden: Some(hidden), .. } => {
+            let reason = format!(
+                "unmounted here, but the disk cannot be opened ({why}), and a process that may use it cannot be \
+                 examined: {hidden}"
             );
+            refusal::refuse(cx, id, WHAT, &reason).map(|()| false)
         }
-        let told = match self.census.device_users(&numbers) {
-            Answer::Told(users) => {
-                all.extend(words(&users));
-                if all.is_empty() {
-                    let unexamined = users.untold.iter().filter(|one| one.way_out.is_some());
-                    all.extend(unexamined.map(|one| format!("possibly by {one}")));
-                }
-                None
-            }
-            Answer::CannotTell(why) => Some(why),
-        };
-        all_named(&all, told, &disk.kernel_name)
+        DiskState::Unseen { why, is_looked_at, hidden: None } => {
+            tracing::warn!(
+                why,
+                is_looked_at,
+                "the disk cannot be opened from here: that it is free is not proven"
+            );
+            refusal::passed(cx, id, WHAT);
+            Ok(is_looked_at)
+        }
     }
+}
+
+/// Before a detach. Answers whether the kernel or a look at everything says that it is free.
+pub(crate) fn must_let_go(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<bool> {
+    const WHAT: &TearDown = &TearDown::Detach;
+    match disk_state(cx, disk, &[], LETS_GO) {
+        DiskState::Free => {
+            refusal::passed(cx, Some(id), WHAT);
+            Ok(true)
+        }
+        DiskState::Held(reason) => {
+            let reason = reason
+                + &locking::what_hangs(cx, Some(id))
+                + &end_users::way_out_of_users(cx, Some(id));
+            refusal::refuse(cx, Some(id), WHAT, &reason).map(|()| true)
+        }
+        DiskState::Unseen { why, .. } => {
+            tracing::info!(volume = %id, why, "the disk cannot be seen from here: the mark in the cloud is asked");
+            Ok(false)
+        }
+    }
+}
+
+/// Whether nothing on this machine has the volume any more: then the cloud's mark may go.
+pub(crate) fn has_departed(cx: &Context<'_>, id: &VolumeId) -> bool {
+    let disks = match disks_of(cx, Some(id), &[]) {
+        Ok(disks) => disks,
+        Err(error) => {
+            tracing::debug!(volume = %id, %error, "whether the volume is free cannot be told");
+            return false;
+        }
+    };
+    match state_of_all(cx, &disks, &[], MOMENT) {
+        DiskState::Free => true,
+        DiskState::Unseen { why, is_looked_at, .. } => {
+            tracing::debug!(volume = %id, why, "the disk cannot be opened from here");
+            is_looked_at
+        }
+        DiskState::Held(reason) => {
+            tracing::info!(volume = %id, reason, "the cloud's mark stays");
+            false
+        }
+    }
+}
+
+/// Who has a disk, each with the command that ends it. It takes longer than to find out
+/// whether.
+pub(crate) fn who_has(cx: &Context<'_>, disk: &Device, numbers: &[DeviceNumber]) -> String {
+    let numbers = all_numbers(disk, numbers);
+    let mut all = Vec::new();
+    if let Ok(table) = cx.host.mounts.table() {
+        let on_disk = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
+        all.extend(
+            on_disk
+                .map(|mount| format!("mounted on this machine (umount {})", plain(&mount.target))),
+        );
+    }
+    let told = match cx.host.census.device_users(&numbers) {
+        Answer::Told(users) => {
+            all.extend(words(&users));
+            if all.is_empty() {
+                let unexamined = users.untold.iter().filter(|one| one.way_out.is_some());
+                all.extend(unexamined.map(|one| format!("possibly by {one}")));
+            }
+            None
+        }
+        Answer::CannotTell(why) => Some(why),
+    };
+    all_named(&all, told, &disk.kernel_name)
 }
 
 /// Who has a disk, as far as that was told.

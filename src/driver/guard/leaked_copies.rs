@@ -1,22 +1,19 @@
 //! Copies of the machine's folders in other mount namespaces: told from claims, and ended.
 
+use crate::context::Context;
 use crate::failpoints;
-use crate::guard::flush::{Flushing, is_peer_of_own};
+use crate::guard::flush::{self, is_peer_of_own};
 use crate::guard::free_disks::{LETS_GO, MOMENT};
-use crate::guard::refusal::Refusals;
+use crate::guard::refusal;
 use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Census, Mounts};
-use crate::lookup::disk_numbers::DiskNumbers;
-use crate::lookup::find_disk::Disks;
+use crate::lookup::{disk_numbers, find_disk};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
-use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
-use crate::model::policy::{GuardMode, GuardPolicy};
+use crate::model::policy::GuardMode;
 use crate::model::report::tear_down::TearDown;
 use crate::operation::Outcome;
 use crate::ownership::words::{
@@ -48,266 +45,248 @@ impl Views {
     }
 }
 
-/// Copies of mounts in namespaces that were not given the volume.
-pub(crate) struct LeakedCopies<'a> {
-    pub(crate) faces: Faces,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) policy: &'a GuardPolicy,
-    pub(crate) deadline: Deadline,
-    pub(crate) disks: &'a Disks<'a>,
-    pub(crate) numbers: &'a DiskNumbers<'a>,
-    pub(crate) flushing: &'a Flushing<'a>,
-    pub(crate) refusals: &'a Refusals<'a>,
+/// Refuses while a container has the volume, and takes down what merely sees it. What cannot be
+/// taken down from inside is answered: it ends with the machine's own mount.
+///
+/// Between the look and the act a namespace may go, or be on its way: what could not be done says
+/// that the look is old. So it is looked anew, and refused only for what stays.
+pub(crate) fn judge(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    tear_down: &TearDown,
+    numbers: &[DeviceNumber],
+    uses: NamespaceUses,
+) -> Result<Views> {
+    let (mut uses, mut views) = (uses, Views::default());
+    let mut patience: Option<(Deadline, Deadline)> = None;
+    loop {
+        let Err(kept) = judge_once(cx, id, tear_down, numbers, &uses, &mut views)? else {
+            return Ok(views);
+        };
+        // From the first failure on: so it is looked anew once in any case.
+        let moment = || cx.deadline.at_most(MOMENT);
+        let (in_all, unchanged) =
+            patience.get_or_insert_with(|| (cx.deadline.at_most(LETS_GO), moment()));
+        if !in_all.over()
+            && unchanged.pause(STEP)
+            && let Answer::Told(again) = cx.host.census.namespaces_with(numbers)
+        {
+            if !is_same(&uses, &again) {
+                *unchanged = moment();
+            }
+            uses = again;
+            continue;
+        }
+        refusal::refuse(cx, id, tear_down, &kept.0)?;
+        return Ok(views);
+    }
 }
 
-impl LeakedCopies<'_> {
-    /// Refuses while a container has the volume, and takes down what merely sees it. What cannot be
-    /// taken down from inside is answered: it ends with the machine's own mount.
-    ///
-    /// Between the look and the act a namespace may go, or be on its way: what could not be done says
-    /// that the look is old. So it is looked anew, and refused only for what stays.
-    pub(crate) fn judge(
-        &self,
-        id: Option<&VolumeId>,
-        tear_down: &TearDown,
-        numbers: &[DeviceNumber],
-        uses: NamespaceUses,
-    ) -> Result<Views> {
-        let (mut uses, mut views) = (uses, Views::default());
-        let mut patience: Option<(Deadline, Deadline)> = None;
-        loop {
-            let Err(kept) = self.judge_once(id, tear_down, numbers, &uses, &mut views)? else {
-                return Ok(views);
-            };
-            // From the first failure on: so it is looked anew once in any case.
-            let moment = || self.deadline.at_most(MOMENT);
-            let (in_all, unchanged) =
-                patience.get_or_insert_with(|| (self.deadline.at_most(LETS_GO), moment()));
-            if !in_all.over()
-                && unchanged.pause(STEP)
-                && let Answer::Told(again) = self.census.namespaces_with(numbers)
-            {
-                if !is_same(&uses, &again) {
-                    *unchanged = moment();
-                }
-                uses = again;
-                continue;
-            }
-            self.refusals.refuse(id, tear_down, &kept.0)?;
-            return Ok(views);
-        }
+/// The same by one look. What could not be taken down is answered, in words.
+fn judge_once(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    tear_down: &TearDown,
+    numbers: &[DeviceNumber],
+    uses: &NamespaceUses,
+    views: &mut Views,
+) -> Result<std::result::Result<(), Stays>> {
+    // Some supervisors close their first process to all others. What hides there makes the
+    // unmount busy, or the exclusive open.
+    for untold in &uses.untold {
+        tracing::debug!(%untold, "not told");
     }
-
-    /// The same by one look. What could not be taken down is answered, in words.
-    fn judge_once(
-        &self,
-        id: Option<&VolumeId>,
-        tear_down: &TearDown,
-        numbers: &[DeviceNumber],
-        uses: &NamespaceUses,
-        views: &mut Views,
-    ) -> Result<std::result::Result<(), Stays>> {
-        // Some supervisors close their first process to all others. What hides there makes the
-        // unmount busy, or the exclusive open.
-        for untold in &uses.untold {
-            tracing::debug!(%untold, "not told");
-        }
-        // A pod of this volume's that hides its mounts may be what must not be robbed; those of others have
-        // copies at most, which keep the disk.
-        let record = uses.hidden(|_| true).and(id).map(|id| self.records.load(id));
-        let is_its = |pod: &ConsumerId| record.as_ref().is_some_and(|record| record.knows(pod));
-        if let Some(untold) = uses.hidden(is_its) {
-            let pods: BTreeSet<_> = untold.pods.iter().filter(|pod| is_its(pod)).cloned().collect();
-            let reason = if pods.is_empty() {
-                format!("a process that may have it mounted cannot be examined: {untold}")
-            } else {
-                let who = given_to(&pods, record.as_ref());
-                format!("{who} still run, and may have it mounted: {untold}")
-            };
-            return self.refusals.refuse_for(id, tear_down, Some(pods), &reason).map(Ok);
-        }
-        if uses.namespaces.is_empty() {
-            self.refusals.passed(id, tear_down);
-            return Ok(Ok(()));
-        }
-        // Read after the namespaces, and with each look at them again: a folder that was mounted in between is
-        // no claim of those who see it.
-        let table = self.mounts.table()?;
-        let record = id.map(|id| self.records.load(id));
-        let machine = Machine::new(self.faces, &table, record.as_ref(), numbers);
-        let (held, others): (Vec<_>, Vec<_>) =
-            uses.namespaces.iter().partition(|one| machine.role(one) == NamespaceRole::Claim);
-        if !held.is_empty() {
-            let dead = self.numbers.all_gone(numbers);
-            let holders = named(&held, |one| namespace(&at_its_places(one, &machine)));
-            let pods = pods_of(&held);
-            let who = given_to(&pods, record.as_ref());
-            let way = end_of_users(id, &held);
-            let reason = format!("{who} still run: {holders}{dead}{way}");
-            let pods = Some(pods).filter(|pods| !pods.is_empty());
-            return self.refusals.refuse_for(id, tear_down, pods, &reason).map(Ok);
-        }
-        let mut copies = Vec::new();
-        for one in others {
-            let covered = one.mounts.iter().map(|mount| machine.folder_under(mount, one));
-            let covered: Option<Vec<_>> = covered.collect();
-            // In a namespace of his own a user covers and locks mounts as he likes, and a walk
-            // through it may take for ever.
-            if one.user.is_some()
-                && let Some(covered) = covered
-            {
-                views.folders.extend(covered);
-                continue;
-            }
-            // What shares with the machine's own mounts goes with them, or is looked for afterwards.
-            let mut copy = one.clone();
-            copy.mounts.retain(|mount| !is_peer_of_own(&table, mount));
-            views.has_peers |= copy.mounts.len() < one.mounts.len();
-            if !copy.mounts.is_empty() {
-                copies.push((copy, covered));
-            }
-        }
-        if !copies.is_empty() {
-            let copies: Vec<_> = copies.iter().map(|(copy, _)| copy.clone()).collect();
-            self.flushing.flush_before_copies_go(id, &table, numbers, &copies)?;
-        }
-        let mut kept = None;
-        failpoints::step("guard.looked");
-        for (copy, covered) in copies {
-            match (self.take_down(&copy), covered) {
-                (Ok(()), _) => {}
-                // A container can cover the way to it, and so can its root with what is mounted.
-                (Err(error), Some(covered)) if error.kind != Kind::Busy => {
-                    tracing::debug!(%error, "a copy cannot be taken down from inside");
-                    views.folders.extend(covered);
-                }
-                (Err(error), _) => {
-                    let way = end_of_users(id, &[&copy]);
-                    let name = namespace(&copy);
-                    let reason = format!("a copy that leaked stays: {name}: {}{way}", error.cause);
-                    kept.get_or_insert(Stays(reason));
-                }
-            }
-        }
-        if kept.is_none() && views.folders.is_empty() {
-            self.refusals.passed(id, tear_down);
-        }
-        Ok(kept.map_or(Ok(()), Err))
-    }
-
-    /// A plain unmount from inside: a process that uses the copy makes it busy.
-    fn take_down(&self, leak: &NamespaceUse) -> Result<()> {
-        // Services that have mounts of their own (udevd, on every machine with systemd) follow the
-        // machine's: their copy would go with its own, and is no news.
-        let follows = leak.mounts.iter().all(|mount| mount.propagation.contains("master:"));
-        let namespace = namespace(leak);
-        if follows {
-            tracing::debug!(namespace, "taking down a copy that follows this machine's mounts");
+    // A pod of this volume's that hides its mounts may be what must not be robbed; those of others have
+    // copies at most, which keep the disk.
+    let record = uses.hidden(|_| true).and(id).map(|id| cx.store.records.load(id));
+    let is_its = |pod: &ConsumerId| record.as_ref().is_some_and(|record| record.knows(pod));
+    if let Some(untold) = uses.hidden(is_its) {
+        let pods: BTreeSet<_> = untold.pods.iter().filter(|pod| is_its(pod)).cloned().collect();
+        let reason = if pods.is_empty() {
+            format!("a process that may have it mounted cannot be examined: {untold}")
         } else {
-            tracing::warn!(namespace, "taking down a copy of the mount that leaked");
-        }
-        let door = self.census.open_namespace(leak)?;
-        // What was mounted last goes first.
-        let mut mounts = leak.mounts.clone();
-        mounts.reverse();
-        self.mounts.unmount_inside(&door, &mounts, self.deadline)
-    }
-
-    /// After the machine's own mount is off: a disk that is not free then may be kept by copies that
-    /// no table shows (a user may hold a tree of mounts by a descriptor alone), or by those that a
-    /// call which was killed had left to the end.
-    pub(crate) fn end_views_left(
-        &self,
-        id: Option<&VolumeId>,
-        folder: &Path,
-        (disks, numbers): (&[Device], &[DeviceNumber]),
-        outcome: Outcome,
-    ) -> Result<()> {
-        let is_free = |disk: &Device| self.disks.is_free(disk).unwrap_or(true);
-        if self.policy.mode == GuardMode::Off || disks.iter().all(is_free) {
-            return Ok(());
-        }
-        if outcome == Outcome::Already {
-            let views = self.guard_stage(id, &self.mounts.table()?, numbers)?;
-            self.end_views(id, &TearDown::Unstage, &self.numbers.numbers_of(id, numbers), &views)?;
-        }
-        self.renew_in_doubt(folder);
-        Ok(())
-    }
-
-    /// Ends whatever may be mounted at the folder in other namespaces. If it cannot be, the disk is
-    /// not free, and that is said with its users.
-    pub(crate) fn renew_in_doubt(&self, folder: &Path) {
-        if let Err(error) = self.mounts.exchange_folder(folder) {
-            tracing::warn!(folder = %folder.display(), %error, "copies of its mount may stay");
-        }
-    }
-
-    /// Ends the copies of the machine's folders that could not be taken down from inside, such as
-    /// those that are locked in a user's namespace. The machine's own mounts there are off by now.
-    pub(crate) fn end_views(
-        &self,
-        id: Option<&VolumeId>,
-        tear_down: &TearDown,
-        numbers: &[DeviceNumber],
-        views: &Views,
-    ) -> Result<()> {
-        if views.folders.is_empty() {
-            return Ok(());
-        }
-        let mut why = String::new();
-        for folder in &views.folders {
-            tracing::warn!(folder = %folder.display(), "putting another folder in its place: that ends the copies of its mount that stay elsewhere");
-            if let Err(error) = self.mounts.exchange_folder(folder) {
-                why = format!(": {}", error.cause);
-            }
-        }
-        // What the kernel detached, or who is on his way out, is let go of a moment later.
-        let until = self.deadline.at_most(MOMENT);
-        let uses = loop {
-            let uses = match self.census.namespaces_with(numbers) {
-                Answer::Told(uses) => uses.namespaces,
-                Answer::CannotTell(_) => Vec::new(),
-            };
-            if uses.is_empty() {
-                self.refusals.passed(id, tear_down);
-                return Ok(());
-            }
-            if !until.pause(STEP) {
-                break uses;
-            }
+            let who = given_to(&pods, record.as_ref());
+            format!("{who} still run, and may have it mounted: {untold}")
         };
-        let left: Vec<_> = uses.iter().collect();
-        let way = end_of_users(id, &left);
-        let reason =
-            format!("a copy that leaked stays: {}{why}{way}", named(&left, |one| namespace(one)));
-        self.refusals.refuse(id, tear_down, &reason)
+        return refusal::refuse_for(cx, id, tear_down, Some(pods), &reason).map(Ok);
     }
+    if uses.namespaces.is_empty() {
+        refusal::passed(cx, id, tear_down);
+        return Ok(Ok(()));
+    }
+    // Read after the namespaces, and with each look at them again: a folder that was mounted in between is
+    // no claim of those who see it.
+    let table = cx.host.mounts.table()?;
+    let record = id.map(|id| cx.store.records.load(id));
+    let machine = Machine::new(cx.faces, &table, record.as_ref(), numbers);
+    let (held, others): (Vec<_>, Vec<_>) =
+        uses.namespaces.iter().partition(|one| machine.role(one) == NamespaceRole::Claim);
+    if !held.is_empty() {
+        let dead = disk_numbers::all_gone(cx, numbers);
+        let holders = named(&held, |one| namespace(&at_its_places(one, &machine)));
+        let pods = pods_of(&held);
+        let who = given_to(&pods, record.as_ref());
+        let way = end_of_users(id, &held);
+        let reason = format!("{who} still run: {holders}{dead}{way}");
+        let pods = Some(pods).filter(|pods| !pods.is_empty());
+        return refusal::refuse_for(cx, id, tear_down, pods, &reason).map(Ok);
+    }
+    let mut copies = Vec::new();
+    for one in others {
+        let covered = one.mounts.iter().map(|mount| machine.folder_under(mount, one));
+        let covered: Option<Vec<_>> = covered.collect();
+        // In a namespace of his own a user covers and locks mounts as he likes, and a walk
+        // through it may take for ever.
+        if one.user.is_some()
+            && let Some(covered) = covered
+        {
+            views.folders.extend(covered);
+            continue;
+        }
+        // What shares with the machine's own mounts goes with them, or is looked for afterwards.
+        let mut copy = one.clone();
+        copy.mounts.retain(|mount| !is_peer_of_own(&table, mount));
+        views.has_peers |= copy.mounts.len() < one.mounts.len();
+        if !copy.mounts.is_empty() {
+            copies.push((copy, covered));
+        }
+    }
+    if !copies.is_empty() {
+        let copies: Vec<_> = copies.iter().map(|(copy, _)| copy.clone()).collect();
+        flush::flush_before_copies_go(cx, id, &table, numbers, &copies)?;
+    }
+    let mut kept = None;
+    failpoints::step("guard.looked");
+    for (copy, covered) in copies {
+        match (take_down(cx, &copy), covered) {
+            (Ok(()), _) => {}
+            // A container can cover the way to it, and so can its root with what is mounted.
+            (Err(error), Some(covered)) if error.kind != Kind::Busy => {
+                tracing::debug!(%error, "a copy cannot be taken down from inside");
+                views.folders.extend(covered);
+            }
+            (Err(error), _) => {
+                let way = end_of_users(id, &[&copy]);
+                let name = namespace(&copy);
+                let reason = format!("a copy that leaked stays: {name}: {}{way}", error.cause);
+                kept.get_or_insert(Stays(reason));
+            }
+        }
+    }
+    if kept.is_none() && views.folders.is_empty() {
+        refusal::passed(cx, id, tear_down);
+    }
+    Ok(kept.map_or(Ok(()), Err))
+}
 
-    /// Whether the file system may be unmounted for good: not while any other process has it. Copies
-    /// that leaked into mount namespaces which no pod owns are taken down there first. Answers whether there are
-    /// some that share with the machine's own mounts: they are to be looked for once those are gone.
-    ///
-    /// The table is of the look that the caller has just had, with the lock.
-    pub(crate) fn guard_stage(
-        &self,
-        id: Option<&VolumeId>,
-        table: &MountTable,
-        mounted: &[DeviceNumber],
-    ) -> Result<Views> {
-        if self.policy.mode == GuardMode::Off {
-            return Ok(Views::default());
+/// A plain unmount from inside: a process that uses the copy makes it busy.
+fn take_down(cx: &Context<'_>, leak: &NamespaceUse) -> Result<()> {
+    // Services that have mounts of their own (udevd, on every machine with systemd) follow the
+    // machine's: their copy would go with its own, and is no news.
+    let follows = leak.mounts.iter().all(|mount| mount.propagation.contains("master:"));
+    let namespace = namespace(leak);
+    if follows {
+        tracing::debug!(namespace, "taking down a copy that follows this machine's mounts");
+    } else {
+        tracing::warn!(namespace, "taking down a copy of the mount that leaked");
+    }
+    let door = cx.host.census.open_namespace(leak)?;
+    // What was mounted last goes first.
+    let mut mounts = leak.mounts.clone();
+    mounts.reverse();
+    cx.host.mounts.unmount_inside(&door, &mounts, cx.deadline)
+}
+
+/// After the machine's own mount is off: a disk that is not free then may be kept by copies that
+/// no table shows (a user may hold a tree of mounts by a descriptor alone), or by those that a
+/// call which was killed had left to the end.
+pub(crate) fn end_views_left(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    folder: &Path,
+    (disks, numbers): (&[Device], &[DeviceNumber]),
+    outcome: Outcome,
+) -> Result<()> {
+    let is_free = |disk: &Device| find_disk::is_free(cx, disk).unwrap_or(true);
+    if cx.policy.guard.mode == GuardMode::Off || disks.iter().all(is_free) {
+        return Ok(());
+    }
+    if outcome == Outcome::Already {
+        let views = guard_stage(cx, id, &cx.host.mounts.table()?, numbers)?;
+        end_views(cx, id, &TearDown::Unstage, &disk_numbers::numbers_of(cx, id, numbers), &views)?;
+    }
+    renew_in_doubt(cx, folder);
+    Ok(())
+}
+
+/// Ends whatever may be mounted at the folder in other namespaces. If it cannot be, the disk is
+/// not free, and that is said with its users.
+pub(crate) fn renew_in_doubt(cx: &Context<'_>, folder: &Path) {
+    if let Err(error) = cx.host.mounts.exchange_folder(folder) {
+        tracing::warn!(folder = %folder.display(), %error, "copies of its mount may stay");
+    }
+}
+
+/// Ends the copies of the machine's folders that could not be taken down from inside, such as
+/// those that are locked in a user's namespace. The machine's own mounts there are off by now.
+pub(crate) fn end_views(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    tear_down: &TearDown,
+    numbers: &[DeviceNumber],
+    views: &Views,
+) -> Result<()> {
+    if views.folders.is_empty() {
+        return Ok(());
+    }
+    let mut why = String::new();
+    for folder in &views.folders {
+        tracing::warn!(folder = %folder.display(), "putting another folder in its place: that ends the copies of its mount that stay elsewhere");
+        if let Err(error) = cx.host.mounts.exchange_folder(folder) {
+            why = format!(": {}", error.cause);
         }
-        let numbers = self.numbers.numbers_by(id, mounted, Ok(table));
-        match self.census.namespaces_with(&numbers) {
-            Answer::Told(uses) => self.judge(id, &TearDown::Unstage, &numbers, uses),
-            Answer::CannotTell(why) => self
-                .refusals
-                .refuse(id, &TearDown::Unstage, &cannot_tell(&why))
-                .map(|()| Views::default()),
+    }
+    // What the kernel detached, or who is on his way out, is let go of a moment later.
+    let until = cx.deadline.at_most(MOMENT);
+    let uses = loop {
+        let uses = match cx.host.census.namespaces_with(numbers) {
+            Answer::Told(uses) => uses.namespaces,
+            Answer::CannotTell(_) => Vec::new(),
+        };
+        if uses.is_empty() {
+            refusal::passed(cx, id, tear_down);
+            return Ok(());
         }
+        if !until.pause(STEP) {
+            break uses;
+        }
+    };
+    let left: Vec<_> = uses.iter().collect();
+    let way = end_of_users(id, &left);
+    let reason =
+        format!("a copy that leaked stays: {}{why}{way}", named(&left, |one| namespace(one)));
+    refusal::refuse(cx, id, tear_down, &reason)
+}
+
+/// Whether the file system may be unmounted for good: not while any other process has it. Copies
+/// that leaked into mount namespaces which no pod owns are taken down there first. Answers whether there are
+/// some that share with the machine's own mounts: they are to be looked for once those are gone.
+///
+/// The table is of the look that the caller has just had, with the lock.
+pub(crate) fn guard_stage(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    table: &MountTable,
+    mounted: &[DeviceNumber],
+) -> Result<Views> {
+    if cx.policy.guard.mode == GuardMode::Off {
+        return Ok(Views::default());
+    }
+    let numbers = disk_numbers::numbers_by(cx, id, mounted, Ok(table));
+    match cx.host.census.namespaces_with(&numbers) {
+        Answer::Told(uses) => judge(cx, id, &TearDown::Unstage, &numbers, uses),
+        Answer::CannotTell(why) => refusal::refuse(cx, id, &TearDown::Unstage, &cannot_tell(&why))
+            .map(|()| Views::default()),
     }
 }
 
@@ -352,12 +331,12 @@ mod tests {
     }
 
     /// What is asked where these namespaces have the volume's file system.
-    fn asked<T>(namespaces: Vec<NamespaceUse>, ask: impl FnOnce(&LeakedCopies<'_>) -> T) -> T {
+    fn asked<T>(namespaces: Vec<NamespaceUse>, ask: impl FnOnce(&Context<'_>) -> T) -> T {
         let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
         let namespaces =
             FakeNamespaces { namespaces: namespaces.into(), ..FakeNamespaces::default() };
         let made_up = MadeUp { namespaces, ..MadeUp::with(&cloud, &devices) };
-        made_up.drive(|driver| ask(driver.unmounting.copies))
+        made_up.drive(|cx| ask(cx))
     }
 
     const NUMBERS: [DeviceNumber; 1] = [DeviceNumber { major: 254, minor: 16 }];
@@ -373,8 +352,8 @@ mod tests {
         NamespaceUse { id: Some(NamespaceId(1)), ..one }
     }
 
-    fn is_refused(copies: &LeakedCopies<'_>) -> bool {
-        copies.records.load(&id()).refused.contains_key(&TearDown::Unstage)
+    fn is_refused(cx: &Context<'_>) -> bool {
+        cx.store.records.load(&id()).refused.contains_key(&TearDown::Unstage)
     }
 
     #[test]
@@ -382,9 +361,7 @@ mod tests {
         let end = |namespaces, folders: &[&str]| {
             let folders = folders.iter().map(PathBuf::from).collect();
             let views = Views { folders, has_peers: false };
-            asked(namespaces, |copies| {
-                copies.end_views(Some(&id()), &TearDown::Unstage, &NUMBERS, &views)
-            })
+            asked(namespaces, |cx| end_views(cx, Some(&id()), &TearDown::Unstage, &NUMBERS, &views))
         };
         assert_eq!(
             end(vec![copy(vec![Process::of_a_test(7)])], &[]),
@@ -400,13 +377,13 @@ mod tests {
     #[test]
     fn a_copy_that_stays_is_no_end_of_its_refusals() {
         let judge = |namespaces: Vec<NamespaceUse>| {
-            asked(namespaces.clone(), |copies| {
-                copies.refusals.refuse(Some(&id()), &TearDown::Unstage, "why").unwrap_err();
+            asked(namespaces.clone(), |cx| {
+                refusal::refuse(cx, Some(&id()), &TearDown::Unstage, "why").unwrap_err();
                 let uses = NamespaceUses { namespaces, ..NamespaceUses::default() };
                 let what = &TearDown::Unstage;
                 let mut views = Views::default();
-                let judged = copies.judge_once(Some(&id()), what, &NUMBERS, &uses, &mut views);
-                (judged.unwrap().is_ok(), is_refused(copies))
+                let judged = judge_once(cx, Some(&id()), what, &NUMBERS, &uses, &mut views);
+                (judged.unwrap().is_ok(), is_refused(cx))
             })
         };
         assert_eq!(judge(vec![]), (true, false));
@@ -418,9 +395,9 @@ mod tests {
     #[test]
     fn what_cannot_be_examined_counts_by_whose_it_is() {
         let judge = |id: Option<&VolumeId>, pod: Option<&str>, is_anyones: bool| {
-            asked(Vec::new(), |copies| {
+            asked(Vec::new(), |cx| {
                 let known = ConsumerId::parse("pod-1").unwrap();
-                let remembered = copies.records.update(&self::id(), |record| {
+                let remembered = cx.store.records.update(&self::id(), |record| {
                     record.consumers.insert(known, String::new());
                 });
                 remembered.unwrap();
@@ -432,7 +409,7 @@ mod tests {
                     ..Untold::of_unknown("process 7".to_owned(), "it hangs".to_owned())
                 };
                 let uses = NamespaceUses { untold: vec![untold], ..NamespaceUses::default() };
-                copies.judge(id, &TearDown::Unstage, &NUMBERS, uses).err().map(|error| error.cause)
+                judge(cx, id, &TearDown::Unstage, &NUMBERS, uses).err().map(|error| error.cause)
             })
         };
         let id = id();

@@ -2,12 +2,11 @@
 //! lists the folders of pods, and there is none. If the pod ends before kubelet can read its claim,
 //! it never asks to unmount the volume for good and to detach it. So the timer does.
 
+use crate::context::Context;
 use crate::host::clock::now;
-use crate::host::records::Records;
-use crate::host::{Census, Mounts, machine};
-use crate::lookup::disk_numbers::DiskNumbers;
+use crate::host::machine;
+use crate::lookup::disk_numbers;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::folders_let_go::{Caller, LetGo, LetGoes};
@@ -16,7 +15,7 @@ use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::LetGoFact;
 use crate::model::timestamp::{Millis, Uptime};
-use crate::ownership::Ownership;
+use crate::ownership;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,99 +25,82 @@ const LASTS: Duration = Duration::from_secs(600);
 /// That it did is told for so long, in milliseconds.
 const TOLD_FOR: u64 = 86_400_000;
 
-/// What kubelet let go of, and whether it knows that still.
-pub(crate) struct LetGoVolumes<'a> {
-    pub(crate) faces: Faces,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) numbers: &'a DiskNumbers<'a>,
-    pub(crate) ownership: &'a Ownership<'a>,
+/// A call names the volume: that call brings it to its end. The caller holds the
+/// volume's lock.
+pub(crate) fn note_caller(cx: &Context<'_>, id: &VolumeId) {
+    let (by, before) = (machine::caller(), cx.store.records.load(id));
+    let is_other = is_other_caller(&before.let_go, by.as_ref());
+    if !is_other && before.unstaged_at.is_none() {
+        return;
+    }
+    let noted = cx.store.records.update(id, |record| {
+        if is_other {
+            record.let_go.asked_by = by;
+        }
+        record.unstaged_at = None;
+    });
+    if let Err(error) = noted {
+        tracing::warn!(volume = %id, %error, "who asked for it last is not remembered");
+    }
 }
 
-impl LetGoVolumes<'_> {
-    /// A call names the volume: that call brings it to its end. The caller holds the
-    /// volume's lock.
-    pub(crate) fn note_caller(&self, id: &VolumeId) {
-        let (by, before) = (machine::caller(), self.records.load(id));
-        let is_other = is_other_caller(&before.let_go, by.as_ref());
-        if !is_other && before.unstaged_at.is_none() {
-            return;
-        }
-        let noted = self.records.update(id, |record| {
-            if is_other {
-                record.let_go.asked_by = by;
-            }
-            record.unstaged_at = None;
-        });
-        if let Err(error) = noted {
-            tracing::warn!(volume = %id, %error, "who asked for it last is not remembered");
-        }
+/// Records a call that asks to detach: as long as it is repeated, the timer need not detach.
+pub(crate) fn note_detach(cx: &Context<'_>, id: &VolumeId) {
+    /// The detach that follows the unmount needs no note.
+    const SOON: Duration = Duration::from_secs(60);
+    let now = machine::uptime();
+    let is_old = |at: &Uptime| now.since(at).is_none_or(|gap| gap >= SOON);
+    if !cx.store.records.load(id).unstaged_at.as_ref().is_some_and(is_old) {
+        return;
     }
+    if let Err(error) = cx.store.records.update(id, |record| record.unstaged_at = Some(now)) {
+        tracing::warn!(volume = %id, %error, "the call is not remembered");
+    }
+}
 
-    /// Records a call that asks to detach: as long as it is repeated, the timer need not detach.
-    pub(crate) fn note_detach(&self, id: &VolumeId) {
-        /// The detach that follows the unmount needs no note.
-        const SOON: Duration = Duration::from_secs(60);
-        let now = machine::uptime();
-        let is_old = |at: &Uptime| now.since(at).is_none_or(|gap| gap >= SOON);
-        if !self.records.load(id).unstaged_at.as_ref().is_some_and(is_old) {
-            return;
-        }
-        if let Err(error) = self.records.update(id, |record| record.unstaged_at = Some(now)) {
-            tracing::warn!(volume = %id, %error, "the call is not remembered");
-        }
-    }
+/// Whether no call will ask for the volume's end: it was let go of and not mounted again, the
+/// process that named it last has ended, and so have all of the pods' that have it.
+pub(crate) fn is_forgotten(cx: &Context<'_>, record: &VolumeRecord) -> bool {
+    let boot = machine::boot_id();
+    let let_go = &record.let_go;
+    let was_asked_by_the_dead =
+        let_go.asked_by.as_ref().is_some_and(|caller| !machine::lives(caller));
+    let_go.open(&boot).next().is_some() && was_asked_by_the_dead && belongs_to_no_pod(cx, record)
+}
 
-    /// Whether no call will ask for the volume's end: it was let go of and not mounted again, the
-    /// process that named it last has ended, and so have all of the pods' that have it.
-    pub(crate) fn is_forgotten(&self, record: &VolumeRecord) -> bool {
-        let boot = machine::boot_id();
-        let let_go = &record.let_go;
-        let was_asked_by_the_dead =
-            let_go.asked_by.as_ref().is_some_and(|caller| !machine::lives(caller));
-        let_go.open(&boot).next().is_some()
-            && was_asked_by_the_dead
-            && self.belongs_to_no_pod(record)
+/// Whether no pod has it: neither a folder of one, nor a container that was given it.
+fn belongs_to_no_pod(cx: &Context<'_>, record: &VolumeRecord) -> bool {
+    let numbers: Vec<DeviceNumber> = disk_numbers::numbers_of(cx, Some(&record.volume), &[]);
+    let Ok(table) = cx.host.mounts.table() else { return false };
+    let is_pods = |place: &Path| {
+        matches!(cx.faces.place_of(place), Some((FolderKind::Consumer(_) | FolderKind::Part(_), _)))
+    };
+    let mut own = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
+    if own.any(|mount| is_pods(&mount.target)) {
+        return false;
     }
-
-    /// Whether no pod has it: neither a folder of one, nor a container that was given it.
-    fn belongs_to_no_pod(&self, record: &VolumeRecord) -> bool {
-        let numbers: Vec<DeviceNumber> = self.numbers.numbers_of(Some(&record.volume), &[]);
-        let Ok(table) = self.mounts.table() else { return false };
-        let is_pods = |place: &Path| {
-            matches!(
-                self.faces.place_of(place),
-                Some((FolderKind::Consumer(_) | FolderKind::Part(_), _))
-            )
-        };
-        let mut own = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
-        if own.any(|mount| is_pods(&mount.target)) {
-            return false;
+    match cx.host.census.namespaces_with(&numbers) {
+        Answer::Told(uses) => {
+            let machine = Machine::new(cx.faces, &table, Some(record), &numbers);
+            let is_hidden = uses.hidden(|pod| record.knows(pod)).is_some();
+            !is_hidden
+                && uses.namespaces.iter().all(|one| machine.role(one) != NamespaceRole::Claim)
         }
-        match self.census.namespaces_with(&numbers) {
-            Answer::Told(uses) => {
-                let machine = Machine::new(self.faces, &table, Some(record), &numbers);
-                let is_hidden = uses.hidden(|pod| record.knows(pod)).is_some();
-                !is_hidden
-                    && uses.namespaces.iter().all(|one| machine.role(one) != NamespaceRole::Claim)
-            }
-            Answer::CannotTell(_) => false,
-        }
+        Answer::CannotTell(_) => false,
     }
+}
 
-    /// What was let go of, for people: what is over is no news.
-    pub(crate) fn let_go_facts(&self, record: &VolumeRecord) -> Vec<LetGoFact> {
-        let (boot, uptime) = (machine::boot_id(), machine::uptime());
-        let is_forgotten = self.is_forgotten(record);
-        let fact = |(pod, one): (&ConsumerId, &LetGo)| fact_of(pod, one, &uptime, is_forgotten);
-        let is_news = |one: &LetGoFact| match one.back {
-            Some(back) => is_told_still(back, now()),
-            None => one.is_forgotten || self.ownership.may_have_it(&record.volume, &one.pod),
-        };
-        let of_this_boot = record.let_go.folders.iter().filter(|(_, one)| one.when.boot == boot);
-        of_this_boot.map(fact).filter(is_news).collect()
-    }
+/// What was let go of, for people: what is over is no news.
+pub(crate) fn let_go_facts(cx: &Context<'_>, record: &VolumeRecord) -> Vec<LetGoFact> {
+    let (boot, uptime) = (machine::boot_id(), machine::uptime());
+    let is_forgotten = is_forgotten(cx, record);
+    let fact = |(pod, one): (&ConsumerId, &LetGo)| fact_of(pod, one, &uptime, is_forgotten);
+    let is_news = |one: &LetGoFact| match one.back {
+        Some(back) => is_told_still(back, now()),
+        None => one.is_forgotten || ownership::may_have_it(cx, &record.volume, &one.pod),
+    };
+    let of_this_boot = record.let_go.folders.iter().filter(|(_, one)| one.when.boot == boot);
+    of_this_boot.map(fact).filter(is_news).collect()
 }
 
 /// Whether another process than the last one asks for a volume that was let go of, as far as it is known.

@@ -4,25 +4,22 @@
 //! is restarted. One that succeeds takes nothing from a container, and kubelet mounts again once it
 //! knows that the pod wants the volume. What must not go is the volume itself: its unmount for good and
 //! `detach` are refused until the last process has ended. See docs/rules/letting-go.md.
-
-use crate::guard::refusal::Refusals;
-use crate::guard::remote_mark::RemoteMarks;
+use crate::context::Context;
+use crate::guard::{refusal, remote_mark};
 use crate::host::clock::now;
-use crate::host::records::Records;
-use crate::host::{Census, machine};
-use crate::lookup::disk_numbers::DiskNumbers;
+use crate::host::machine;
+use crate::lookup::disk_numbers;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, Holder, NamespaceId, NamespaceUse};
 use crate::model::mount::letting_go::{Kept, Ruling, in_the_way, judge};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::Machine;
-use crate::model::policy::{GuardMode, GuardPolicy};
+use crate::model::policy::GuardMode;
 use crate::model::record::NamespaceSign;
 use crate::model::report::tear_down::TearDown;
-use crate::ownership::Ownership;
+use crate::ownership;
 use crate::ownership::words::{cannot_tell, file_use, holder, labelled, named, namespace};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,203 +38,191 @@ impl ConsumerFolder<'_> {
     }
 }
 
-/// Folders that are unmounted while their pods keep the volume.
-pub(crate) struct LettingGo<'a> {
-    pub(crate) faces: Faces,
-    pub(crate) records: &'a Records,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) policy: &'a GuardPolicy,
-    pub(crate) numbers: &'a DiskNumbers<'a>,
-    pub(crate) ownership: &'a Ownership<'a>,
-    pub(crate) refusals: &'a Refusals<'a>,
-    pub(crate) marks: &'a RemoteMarks<'a>,
+/// Whether the folder may be unmounted: not while a process of the consumer has the volume by a
+/// mount that would go along. Answers those that its processes keep.
+pub(crate) fn guard_folder(
+    cx: &Context<'_>,
+    one: &ConsumerFolder<'_>,
+    own: &MountTable,
+) -> Result<Vec<Kept>> {
+    if cx.policy.guard.mode == GuardMode::Off {
+        return Ok(Vec::new());
+    }
+    let tear_down = one.tear_down();
+    let numbers = disk_numbers::numbers_by(cx, one.id, one.mounted, Ok(own));
+    let uses = match uses_of(cx, one, &numbers) {
+        Answer::Told(Users { unplaced, .. }) if !unplaced.is_empty() => {
+            let who = named(&unplaced, holder);
+            let reason = format!("pod {} still runs: {who}", label_of(cx, one));
+            return refuse_for_it(cx, one, &reason).map(|()| Vec::new());
+        }
+        Answer::Told(Users { uses, .. }) => uses,
+        Answer::CannotTell(why) => {
+            return refusal::refuse(cx, one.id, &tear_down, &cannot_tell(&why))
+                .map(|()| Vec::new());
+        }
+    };
+    let record = one.id.map(|id| cx.store.records.load(id));
+    let machine = Machine::new(cx.faces, own, record.as_ref(), &numbers);
+    let kept = match judge(one.folder, own, &machine, &uses) {
+        Ruling::Free => Vec::new(),
+        Ruling::LetGo(kept) => {
+            must_be_marked(cx, one)?;
+            kept
+        }
+        Ruling::Takes(lost) => {
+            let lost = named(&lost, |one| namespace(one));
+            let dead = disk_numbers::all_gone(cx, &numbers);
+            let reason = format!(
+                "pod {} still runs, and would lose its mount with the folder's: {lost}{dead}",
+                label_of(cx, one)
+            );
+            return refuse_for_it(cx, one, &reason).map(|()| Vec::new());
+        }
+    };
+    refusal::passed(cx, one.id, &tear_down);
+    Ok(kept)
 }
 
-impl LettingGo<'_> {
-    /// Whether the folder may be unmounted: not while a process of the consumer has the volume by a
-    /// mount that would go along. Answers those that its processes keep.
-    pub(crate) fn guard_folder(
-        &self,
-        one: &ConsumerFolder<'_>,
-        own: &MountTable,
-    ) -> Result<Vec<Kept>> {
-        if self.policy.mode == GuardMode::Off {
-            return Ok(Vec::new());
-        }
-        let tear_down = one.tear_down();
-        let numbers = self.numbers.numbers_by(one.id, one.mounted, Ok(own));
-        let uses = match self.uses_of(one, &numbers) {
-            Answer::Told(Users { unplaced, .. }) if !unplaced.is_empty() => {
-                let who = named(&unplaced, holder);
-                let reason = format!("pod {} still runs: {who}", self.label_of(one));
-                return self.refuse_for_it(one, &reason).map(|()| Vec::new());
-            }
-            Answer::Told(Users { uses, .. }) => uses,
-            Answer::CannotTell(why) => {
-                return self
-                    .refusals
-                    .refuse(one.id, &tear_down, &cannot_tell(&why))
-                    .map(|()| Vec::new());
-            }
-        };
-        let record = one.id.map(|id| self.records.load(id));
-        let machine = Machine::new(self.faces, own, record.as_ref(), &numbers);
-        let kept = match judge(one.folder, own, &machine, &uses) {
-            Ruling::Free => Vec::new(),
-            Ruling::LetGo(kept) => {
-                self.must_be_marked(one)?;
-                kept
-            }
-            Ruling::Takes(lost) => {
-                let lost = named(&lost, |one| namespace(one));
-                let dead = self.numbers.all_gone(&numbers);
-                let reason = format!(
-                    "pod {} still runs, and would lose its mount with the folder's: {lost}{dead}",
-                    self.label_of(one)
-                );
-                return self.refuse_for_it(one, &reason).map(|()| Vec::new());
-            }
-        };
-        self.refusals.passed(one.id, &tear_down);
-        Ok(kept)
+/// After the unmount: whether processes of the consumer have the volume. An error if one of them
+/// lost it, or if the cloud cannot be told: then the machine's mount is to be put back.
+pub(crate) fn look_again(
+    cx: &Context<'_>,
+    one: &ConsumerFolder<'_>,
+    kept: &[Kept],
+) -> Result<bool> {
+    if cx.policy.guard.mode == GuardMode::Off {
+        return Ok(false);
     }
-
-    /// After the unmount: whether processes of the consumer have the volume. An error if one of them
-    /// lost it, or if the cloud cannot be told: then the machine's mount is to be put back.
-    pub(crate) fn look_again(&self, one: &ConsumerFolder<'_>, kept: &[Kept]) -> Result<bool> {
-        if self.policy.mode == GuardMode::Off {
-            return Ok(false);
+    let numbers = disk_numbers::numbers_of(cx, one.id, one.mounted);
+    let Users { uses, .. } = match uses_of(cx, one, &numbers) {
+        Answer::Told(users) => users,
+        Answer::CannotTell(why) => {
+            return refusal::refuse(cx, one.id, &one.tear_down(), &cannot_tell(&why))
+                .map(|()| true);
         }
-        let numbers = self.numbers.numbers_of(one.id, one.mounted);
-        let Users { uses, .. } = match self.uses_of(one, &numbers) {
-            Answer::Told(users) => users,
-            Answer::CannotTell(why) => {
-                return self
-                    .refusals
-                    .refuse(one.id, &one.tear_down(), &cannot_tell(&why))
-                    .map(|()| true);
-            }
-        };
-        let is_there = |namespace: NamespaceId| {
-            let sign = NamespaceSign::of_number(namespace.0);
-            !matches!(self.census.find_namespace(&sign), Ok(None))
-        };
-        let lost = |kept: &&Kept| !kept.is_in(&uses) && kept.namespace.is_none_or(is_there);
-        if let Some(lost) = kept.iter().find(lost) {
-            let place = lost.mount.target.display();
-            let reason = format!(
-                "pod {} still runs, and its mount at {place} went with the folder's: that is put back",
-                self.label_of(one)
-            );
-            self.refuse_for_it(one, &reason)?;
-        }
-        if came_in_between(&uses, kept) {
-            self.must_be_marked(one)?;
-        }
-        Ok(!uses.is_empty())
-    }
-
-    /// The machine's mount is busy. A process of the consumer that uses it through that very mount
-    /// would lose it: that is the guard's refusal.
-    pub(crate) fn refuse_who_is_in_the_way(&self, one: &ConsumerFolder<'_>, error: Error) -> Error {
-        if !asks_for_users(error.kind, self.policy.mode) {
-            return error;
-        }
-        let numbers = self.numbers.numbers_of(one.id, one.mounted);
-        let Answer::Told(users) = self.census.device_users(&numbers) else { return error };
-        let files = in_the_way(one.consumer, &users.files, &users.namespaces);
-        if files.is_empty() {
-            return error;
-        }
-        let who = named(&files, |file| file_use(file));
-        let label = self.label_of(one);
-        let reason = format!("pod {label} still uses the folder on the machine itself: {who}");
-        self.refuse_for_it(one, &reason).err().unwrap_or(error)
-    }
-
-    /// Remembers that the folder is let go of. Before it is done: a call that is killed right after
-    /// the unmount has done it. The guard does not need it: it asks the processes.
-    pub(crate) fn note_letting_go(&self, id: &VolumeId, consumer: &ConsumerId) {
-        let (at, when, by) = (now(), machine::uptime(), machine::caller());
-        let noted = self.records.update(id, |record| {
-            record.let_go.note(consumer, at, &when, by);
-            // Without its folder nothing else tells that this driver bound it for that pod.
-            record.consumers.entry(consumer.clone()).or_default();
-        });
-        if let Err(error) = noted {
-            tracing::warn!(volume = %id, %error, "that the folder is let go of is not remembered");
-        }
-    }
-
-    /// It was not done.
-    pub(crate) fn forget_letting_go(&self, id: &VolumeId, consumer: &ConsumerId) {
-        let forgotten = self.records.update(id, |record| {
-            record.let_go.folders.remove(consumer);
-        });
-        if let Err(error) = forgotten {
-            tracing::debug!(volume = %id, %error, "the folder is still called let go of");
-        }
-    }
-
-    /// The processes of the consumer that have the volume, by the namespaces where they live.
-    fn uses_of(&self, one: &ConsumerFolder<'_>, numbers: &[DeviceNumber]) -> Answer<Users> {
-        let ask = || self.ownership.holders_of(one.id, one.consumer, numbers);
-        let holders = match ask() {
-            Answer::Told(holders) if holders.is_empty() => return Answer::Told(Users::default()),
-            Answer::Told(holders) => holders,
-            Answer::CannotTell(why) => return Answer::CannotTell(why),
-        };
-        let mut uses = match self.census.namespaces_with(numbers) {
-            Answer::Told(uses) => uses.namespaces,
-            Answer::CannotTell(why) => return Answer::CannotTell(why),
-        };
-        let pids: BTreeSet<u32> = holders.iter().map(|one| one.process.pid).collect();
-        uses.retain(|here| is_lived_in(here, one.consumer, &pids));
-        // One that has ended meanwhile has nothing; of one that has not, where it lives must be known.
-        let mut unplaced = outside_of(&uses, holders);
-        if !unplaced.is_empty() {
-            match ask() {
-                Answer::Told(now) => unplaced.retain(|one| is_among(one, &now)),
-                Answer::CannotTell(why) => return Answer::CannotTell(why),
-            }
-        }
-        Answer::Told(Users { uses, unplaced })
-    }
-
-    /// Until kubelet mounts again the mark in the cloud alone may stand between a controller's detach
-    /// and the pod: it must be there. Where the cloud allows none, the pod must do without.
-    fn must_be_marked(&self, one: &ConsumerFolder<'_>) -> Result<()> {
-        let Some(id) = one.id else {
-            let reason = format!(
-                "pod {} still runs, and which volume it has cannot be told",
-                self.label_of(one)
-            );
-            return self.refuse_for_it(one, &reason);
-        };
-        if self.marks.is_marked_or_cannot_be(id) {
-            return Ok(());
-        }
+    };
+    let is_there = |namespace: NamespaceId| {
+        let sign = NamespaceSign::of_number(namespace.0);
+        !matches!(cx.host.census.find_namespace(&sign), Ok(None))
+    };
+    let lost = |kept: &&Kept| !kept.is_in(&uses) && kept.namespace.is_none_or(is_there);
+    if let Some(lost) = kept.iter().find(lost) {
+        let place = lost.mount.target.display();
         let reason = format!(
-            "pod {} still runs, and the cloud could not be told that it has the volume: see the log",
-            self.label_of(one)
+            "pod {} still runs, and its mount at {place} went with the folder's: that is put back",
+            label_of(cx, one)
         );
-        self.refuse_for_it(one, &reason)
+        refuse_for_it(cx, one, &reason)?;
     }
+    if came_in_between(&uses, kept) {
+        must_be_marked(cx, one)?;
+    }
+    Ok(!uses.is_empty())
+}
 
-    fn refuse_for_it(&self, one: &ConsumerFolder<'_>, reason: &str) -> Result<()> {
-        let pods = BTreeSet::from([one.consumer.clone()]);
-        self.refusals.refuse_for(one.id, &one.tear_down(), Some(pods), reason)
+/// The machine's mount is busy. A process of the consumer that uses it through that very mount
+/// would lose it: that is the guard's refusal.
+pub(crate) fn refuse_who_is_in_the_way(
+    cx: &Context<'_>,
+    one: &ConsumerFolder<'_>,
+    error: Error,
+) -> Error {
+    if !asks_for_users(error.kind, cx.policy.guard.mode) {
+        return error;
     }
+    let numbers = disk_numbers::numbers_of(cx, one.id, one.mounted);
+    let Answer::Told(users) = cx.host.census.device_users(&numbers) else { return error };
+    let files = in_the_way(one.consumer, &users.files, &users.namespaces);
+    if files.is_empty() {
+        return error;
+    }
+    let who = named(&files, |file| file_use(file));
+    let label = label_of(cx, one);
+    let reason = format!("pod {label} still uses the folder on the machine itself: {who}");
+    refuse_for_it(cx, one, &reason).err().unwrap_or(error)
+}
 
-    fn label_of(&self, one: &ConsumerFolder<'_>) -> String {
-        let label = one.id.and_then(|id| self.label(id, one.consumer));
-        labelled(one.consumer, label.as_deref())
+/// Remembers that the folder is let go of. Before it is done: a call that is killed right after
+/// the unmount has done it. The guard does not need it: it asks the processes.
+pub(crate) fn note_letting_go(cx: &Context<'_>, id: &VolumeId, consumer: &ConsumerId) {
+    let (at, when, by) = (now(), machine::uptime(), machine::caller());
+    let noted = cx.store.records.update(id, |record| {
+        record.let_go.note(consumer, at, &when, by);
+        // Without its folder nothing else tells that this driver bound it for that pod.
+        record.consumers.entry(consumer.clone()).or_default();
+    });
+    if let Err(error) = noted {
+        tracing::warn!(volume = %id, %error, "that the folder is let go of is not remembered");
     }
+}
 
-    /// The name that people know a consumer by, if it was told.
-    pub(crate) fn label(&self, id: &VolumeId, consumer: &ConsumerId) -> Option<String> {
-        self.records.load(id).consumers.remove(consumer)
+/// It was not done.
+pub(crate) fn forget_letting_go(cx: &Context<'_>, id: &VolumeId, consumer: &ConsumerId) {
+    let forgotten = cx.store.records.update(id, |record| {
+        record.let_go.folders.remove(consumer);
+    });
+    if let Err(error) = forgotten {
+        tracing::debug!(volume = %id, %error, "the folder is still called let go of");
     }
+}
+
+/// The processes of the consumer that have the volume, by the namespaces where they live.
+fn uses_of(cx: &Context<'_>, one: &ConsumerFolder<'_>, numbers: &[DeviceNumber]) -> Answer<Users> {
+    let ask = || ownership::holders_of(cx, one.id, one.consumer, numbers);
+    let holders = match ask() {
+        Answer::Told(holders) if holders.is_empty() => return Answer::Told(Users::default()),
+        Answer::Told(holders) => holders,
+        Answer::CannotTell(why) => return Answer::CannotTell(why),
+    };
+    let mut uses = match cx.host.census.namespaces_with(numbers) {
+        Answer::Told(uses) => uses.namespaces,
+        Answer::CannotTell(why) => return Answer::CannotTell(why),
+    };
+    let pids: BTreeSet<u32> = holders.iter().map(|one| one.process.pid).collect();
+    uses.retain(|here| is_lived_in(here, one.consumer, &pids));
+    // One that has ended meanwhile has nothing; of one that has not, where it lives must be known.
+    let mut unplaced = outside_of(&uses, holders);
+    if !unplaced.is_empty() {
+        match ask() {
+            Answer::Told(now) => unplaced.retain(|one| is_among(one, &now)),
+            Answer::CannotTell(why) => return Answer::CannotTell(why),
+        }
+    }
+    Answer::Told(Users { uses, unplaced })
+}
+
+/// Until kubelet mounts again the mark in the cloud alone may stand between a controller's detach
+/// and the pod: it must be there. Where the cloud allows none, the pod must do without.
+fn must_be_marked(cx: &Context<'_>, one: &ConsumerFolder<'_>) -> Result<()> {
+    let Some(id) = one.id else {
+        let reason =
+            format!("pod {} still runs, and which volume it has cannot be told", label_of(cx, one));
+        return refuse_for_it(cx, one, &reason);
+    };
+    if remote_mark::is_marked_or_cannot_be(cx, id) {
+        return Ok(());
+    }
+    let reason = format!(
+        "pod {} still runs, and the cloud could not be told that it has the volume: see the log",
+        label_of(cx, one)
+    );
+    refuse_for_it(cx, one, &reason)
+}
+
+fn refuse_for_it(cx: &Context<'_>, one: &ConsumerFolder<'_>, reason: &str) -> Result<()> {
+    let pods = BTreeSet::from([one.consumer.clone()]);
+    refusal::refuse_for(cx, one.id, &one.tear_down(), Some(pods), reason)
+}
+
+fn label_of(cx: &Context<'_>, one: &ConsumerFolder<'_>) -> String {
+    let label = one.id.and_then(|id| label(cx, id, one.consumer));
+    labelled(one.consumer, label.as_deref())
+}
+
+/// The name that people know a consumer by, if it was told.
+pub(crate) fn label(cx: &Context<'_>, id: &VolumeId, consumer: &ConsumerId) -> Option<String> {
+    cx.store.records.load(id).consumers.remove(consumer)
 }
 
 /// Who of a consumer's has the volume.
@@ -345,7 +330,7 @@ mod tests {
     fn asked<T>(
         looks: &[&[u32]],
         namespaces: Vec<NamespaceUse>,
-        ask: impl FnOnce(&LettingGo<'_>, &ConsumerFolder<'_>) -> T,
+        ask: impl FnOnce(&Context<'_>, &ConsumerFolder<'_>) -> T,
     ) -> T {
         let places = vec!["/data".into()];
         let of = |pid: &u32| Holder { process: process(*pid, Some("a")), places: places.clone() };
@@ -362,7 +347,7 @@ mod tests {
         let id = Some(&VolumeId::parse("v-1").unwrap());
         let one = ConsumerFolder { id, consumer: &consumer, folder, mounted: &mounted };
         let made_up = MadeUp { namespaces, ..MadeUp::with(&cloud, &devices) };
-        made_up.drive(|driver| ask(driver.unmounting.letting_go, &one))
+        made_up.drive(|cx| ask(cx, &one))
     }
 
     /// A container of pod `a` that has the volume at a place of its own.
@@ -377,7 +362,7 @@ mod tests {
     fn a_folder_is_let_go_of_while_a_container_keeps_its_own_mount() {
         let guard = |looks: &[&[u32]], namespaces| {
             let no_mounts = MountTable::default();
-            asked(looks, namespaces, |letting_go, one| letting_go.guard_folder(one, &no_mounts))
+            asked(looks, namespaces, |cx, one| guard_folder(cx, one, &no_mounts))
         };
         assert_eq!(guard(&[&[]], vec![]).unwrap(), []);
         assert_eq!(guard(&[&[7]], vec![container(7)]).unwrap().len(), 1);
@@ -393,7 +378,7 @@ mod tests {
         let mount = Mount::of_a_test("7:1", "/data", "");
         let kept = [Kept { namespace: Some(NamespaceId(1)), mount }];
         let again = |holders: &[u32], namespaces, kept: &[Kept]| {
-            asked(&[holders], namespaces, |letting_go, one| letting_go.look_again(one, kept))
+            asked(&[holders], namespaces, |cx, one| look_again(cx, one, kept))
         };
         assert_eq!(again(&[7], vec![container(7)], &kept), Ok(true));
         assert_eq!(again(&[], vec![], &[]), Ok(false));

@@ -12,23 +12,14 @@ pub mod let_go_volumes;
 pub(crate) mod letting_go;
 pub(crate) mod orphans;
 pub(crate) mod refusal;
-pub(crate) mod remote_mark;
-
-use crate::guard::flush::Flushing;
-use crate::guard::free_disks::FreeDisks;
-use crate::guard::leaked_copies::LeakedCopies;
-use crate::guard::refusal::Refusals;
-use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Census, Devices, FileSystems, Mounts};
-use crate::lookup::disk_numbers::DiskNumbers;
-use crate::lookup::find_disk::Disks;
-use crate::lookup::own_maps::OwnMaps;
+pub mod remote_mark;
+use crate::context::Context;
+use crate::lookup::{disk_numbers, find_disk, own_maps};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, plain};
 use crate::model::mount::mountinfo::Mount;
-use crate::model::policy::{GuardMode, GuardPolicy};
+use crate::model::policy::GuardMode;
 use crate::model::report::tear_down::TearDown;
 use crate::ownership::words::{file_use, kernel_use, named, users_untold, way_to_end_users};
 
@@ -41,138 +32,118 @@ pub(super) enum UsersSeen {
     No,
 }
 
-/// Whether a disk may leave this machine.
-pub(crate) struct Guard<'a> {
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) file_systems: &'a dyn FileSystems,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) policy: &'a GuardPolicy,
-    pub(crate) deadline: Deadline,
-    pub(crate) disks: &'a Disks<'a>,
-    pub(crate) flushing: &'a Flushing<'a>,
-    pub(crate) refusals: &'a Refusals<'a>,
-    pub(crate) free_disks: &'a FreeDisks<'a>,
-    pub(crate) copies: &'a LeakedCopies<'a>,
-    pub(crate) own_maps: &'a OwnMaps<'a>,
-    pub(crate) numbers: &'a DiskNumbers<'a>,
+/// Whether the volume may leave this machine. At the end stands an exclusive open, which
+/// the kernel refuses while anything uses the disk; where neither processes nor disk can be
+/// seen (a controller's container) the orchestrator's own order of calls is all there is.
+pub(super) fn guard_attachment(cx: &Context<'_>, id: &VolumeId) -> Result<UsersSeen> {
+    if cx.policy.guard.mode == GuardMode::Off {
+        // A disk that leaves under a map makes what uses the map wait; an unused one waits for none.
+        if let Err(error) = own_maps::take_off(cx, id) {
+            tracing::info!(volume = %id, %error, "the volume's map stays");
+        }
+        return Ok(UsersSeen::Yes);
+    }
+    must_not_be_waited_for(cx, id)?;
+    let disk = match find_disk::find_disk(cx, id) {
+        Ok(Some(disk)) => disk,
+        // Not here, or not visible: a controller's container may have /sys and no /dev.
+        Ok(None) => return Ok(UsersSeen::No),
+        Err(error) if cx.host.devices.are_out_of_sight() => {
+            tracing::info!(volume = %id, %error, "this machine's disks cannot be seen from here: detaching on the orchestrator's word");
+            return Ok(UsersSeen::No);
+        }
+        Err(error) => return Err(error),
+    };
+    tracing::info!(volume = %id, disk = %disk.kernel_name, number = %disk.number, "its disk");
+    cx.host.file_systems.await_check(id, &disk, cx.deadline)?;
+    let table = cx.host.mounts.table()?;
+    let on_disk = |mount: &&crate::model::mount::mountinfo::Mount| mount.disk == disk.number;
+    let mounts: Vec<_> = table.mounts().iter().filter(on_disk).collect();
+    if let Some(mount) = mounts.first() {
+        let place = mount.target.display();
+        let before = cx.face.words.name(&TearDown::Unstage);
+        let reason =
+            format!("disk {} is mounted at {place}: {before} comes first", disk.kernel_name);
+        refusal::refuse(cx, Some(id), &TearDown::Detach, &reason)?;
+    }
+    // A pod whose mount has lost its disk has the volume too: a heal may put it right.
+    let mut numbers = disk_numbers::known_dead_numbers_of(cx, id, Ok(&table));
+    numbers.push(disk.number);
+    match cx.host.census.namespaces_with(&numbers) {
+        Answer::Told(uses) => {
+            let views = leaked_copies::judge(cx, Some(id), &TearDown::Detach, &numbers, uses)?;
+            leaked_copies::end_views(cx, Some(id), &TearDown::Detach, &numbers, &views)?;
+        }
+        Answer::CannotTell(why) => {
+            tracing::info!(volume = %id, why, "who uses the disk cannot be told from here: the kernel is asked alone");
+        }
+    }
+    if let Some(staged) = cx.store.records.load(id).mounted_as()
+        && !find_disk::is_free(cx, &disk).unwrap_or(true)
+    {
+        leaked_copies::renew_in_doubt(cx, &staged.folder);
+    }
+    let is_told =
+        free_disks::must_let_go(cx, id, &disk)? && cx.host.census.sight() == Answer::Told(());
+    take_off_map(cx, id, &TearDown::Detach)?;
+    Ok(if is_told { UsersSeen::Yes } else { UsersSeen::No })
 }
 
-impl Guard<'_> {
-    /// Whether the volume may leave this machine. At the end stands an exclusive open, which
-    /// the kernel refuses while anything uses the disk; where neither processes nor disk can be
-    /// seen (a controller's container) the orchestrator's own order of calls is all there is.
-    pub(super) fn guard_attachment(&self, id: &VolumeId) -> Result<UsersSeen> {
-        if self.policy.mode == GuardMode::Off {
-            // A disk that leaves under a map makes what uses the map wait; an unused one waits for none.
-            if let Err(error) = self.own_maps.take_off(id) {
-                tracing::info!(volume = %id, %error, "the volume's map stays");
-            }
-            return Ok(UsersSeen::Yes);
+/// What waits in the volume's map uses the disk that is away, or back and not under it: no look at that disk tells.
+fn must_not_be_waited_for(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
+    let map = match own_maps::waited_for(cx, id) {
+        Ok(Some(map)) => map,
+        Ok(None) => return Ok(()),
+        // A controller's container sees that there is a map, and cannot ask for it.
+        Err(error) if cx.host.census.sight() != Answer::Told(()) => {
+            tracing::info!(volume = %id, %error, "whether anything waits for the disk cannot be told from here");
+            return Ok(());
         }
-        self.must_not_be_waited_for(id)?;
-        let disk = match self.disks.find_disk(id) {
-            Ok(Some(disk)) => disk,
-            // Not here, or not visible: a controller's container may have /sys and no /dev.
-            Ok(None) => return Ok(UsersSeen::No),
-            Err(error) if self.devices.are_out_of_sight() => {
-                tracing::info!(volume = %id, %error, "this machine's disks cannot be seen from here: detaching on the orchestrator's word");
-                return Ok(UsersSeen::No);
-            }
-            Err(error) => return Err(error),
-        };
-        tracing::info!(volume = %id, disk = %disk.kernel_name, number = %disk.number, "its disk");
-        self.file_systems.await_check(id, &disk, self.deadline)?;
-        let table = self.mounts.table()?;
-        let on_disk = |mount: &&crate::model::mount::mountinfo::Mount| mount.disk == disk.number;
-        let mounts: Vec<_> = table.mounts().iter().filter(on_disk).collect();
-        if let Some(mount) = mounts.first() {
-            let place = mount.target.display();
-            let before = self.refusals.face.words.name(&TearDown::Unstage);
-            let reason =
-                format!("disk {} is mounted at {place}: {before} comes first", disk.kernel_name);
-            self.refusals.refuse(Some(id), &TearDown::Detach, &reason)?;
-        }
-        // A pod whose mount has lost its disk has the volume too: a heal may put it right.
-        let mut numbers = self.numbers.known_dead_numbers_of(id, Ok(&table));
-        numbers.push(disk.number);
-        match self.census.namespaces_with(&numbers) {
-            Answer::Told(uses) => {
-                let views = self.copies.judge(Some(id), &TearDown::Detach, &numbers, uses)?;
-                self.copies.end_views(Some(id), &TearDown::Detach, &numbers, &views)?;
-            }
-            Answer::CannotTell(why) => {
-                tracing::info!(volume = %id, why, "who uses the disk cannot be told from here: the kernel is asked alone");
-            }
-        }
-        if let Some(staged) = self.records.load(id).mounted_as()
-            && !self.disks.is_free(&disk).unwrap_or(true)
-        {
-            self.copies.renew_in_doubt(&staged.folder);
-        }
-        let is_told =
-            self.free_disks.must_let_go(id, &disk)? && self.census.sight() == Answer::Told(());
-        self.take_off_map(id, &TearDown::Detach)?;
-        Ok(if is_told { UsersSeen::Yes } else { UsersSeen::No })
-    }
+        Err(error) => return Err(error),
+    };
+    let before = cx.face.words.name(&TearDown::Unstage);
+    let reason = format!(
+        "the map {} of volume {id} {}, and what has it open goes on when it is back: {before} comes first",
+        map.kernel_name,
+        map.state().words()
+    );
+    refusal::refuse(cx, Some(id), &TearDown::Detach, &reason)
+}
 
-    /// What waits in the volume's map uses the disk that is away, or back and not under it: no look at that disk tells.
-    fn must_not_be_waited_for(&self, id: &VolumeId) -> Result<()> {
-        let map = match self.own_maps.waited_for(id) {
-            Ok(Some(map)) => map,
-            Ok(None) => return Ok(()),
-            // A controller's container sees that there is a map, and cannot ask for it.
-            Err(error) if self.census.sight() != Answer::Told(()) => {
-                tracing::info!(volume = %id, %error, "whether anything waits for the disk cannot be told from here");
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        let before = self.refusals.face.words.name(&TearDown::Unstage);
-        let reason = format!(
-            "the map {} of volume {id} {}, and what has it open goes on when it is back: {before} comes first",
-            map.kernel_name,
-            map.state().words()
-        );
-        self.refusals.refuse(Some(id), &TearDown::Detach, &reason)
+/// Takes the volume's map off, as far as the guard's mode has it. One that stays waits when the disk leaves.
+pub(super) fn take_off_map(cx: &Context<'_>, id: &VolumeId, tear_down: &TearDown) -> Result<()> {
+    let error = match own_maps::take_off(cx, id) {
+        Err(error) if error.kind == Kind::Refused => error,
+        other => return other,
+    };
+    if cx.policy.guard.mode != GuardMode::Off {
+        let reason = format!("{}, and keeps the disk", error.cause);
+        refusal::refuse(cx, Some(id), tear_down, &reason)?;
     }
+    tracing::warn!(volume = %id, %error, "the volume's map stays");
+    Ok(())
+}
 
-    /// Takes the volume's map off, as far as the guard's mode has it. One that stays waits when the disk leaves.
-    pub(super) fn take_off_map(&self, id: &VolumeId, tear_down: &TearDown) -> Result<()> {
-        let error = match self.own_maps.take_off(id) {
-            Err(error) if error.kind == Kind::Refused => error,
-            other => return other,
-        };
-        if self.policy.mode != GuardMode::Off {
-            let reason = format!("{}, and keeps the disk", error.cause);
-            self.refusals.refuse(Some(id), tear_down, &reason)?;
-        }
-        tracing::warn!(volume = %id, %error, "the volume's map stays");
-        Ok(())
-    }
+/// Who makes a mount busy, and what ends that: what is mounted in it, else who uses its files.
+pub(super) fn busy(cx: &Context<'_>, id: Option<&VolumeId>, mount: &Mount, error: Error) -> Error {
+    let release = id.map(|id| format!(", or: disk release {id}")).unwrap_or_default();
+    let on_it = cx.host.mounts.table().map(|table| table.standing_on(mount)).unwrap_or_default();
+    let (who, end) = if on_it.is_empty() {
+        let who = makes_busy(&cx.host.census.device_users(&[mount.number]), id);
+        (who, "a process of this machine uses files below that folder: end it")
+    } else {
+        let words = |one: &Mount| format!("{} from {}", one.fs_type, one.source);
+        let word = |one: &Mount| format!("{} (umount {})", words(one), plain(&one.target));
+        (format!(": other mounts stand on it: {}", named(&on_it, word)), "take them off first")
+    };
+    Error { cause: error.cause + &who, ..error }.hint(format!("{end}{release}"))
+}
 
-    /// Who makes a mount busy, and what ends that: what is mounted in it, else who uses its files.
-    pub(super) fn busy(&self, id: Option<&VolumeId>, mount: &Mount, error: Error) -> Error {
-        let release = id.map(|id| format!(", or: disk release {id}")).unwrap_or_default();
-        let on_it = self.mounts.table().map(|table| table.standing_on(mount)).unwrap_or_default();
-        let (who, end) = if on_it.is_empty() {
-            let who = makes_busy(&self.census.device_users(&[mount.number]), id);
-            (who, "a process of this machine uses files below that folder: end it")
-        } else {
-            let words = |one: &Mount| format!("{} from {}", one.fs_type, one.source);
-            let word = |one: &Mount| format!("{} (umount {})", words(one), plain(&one.target));
-            (format!(": other mounts stand on it: {}", named(&on_it, word)), "take them off first")
-        };
-        Error { cause: error.cause + &who, ..error }.hint(format!("{end}{release}"))
-    }
-
-    /// The orchestrator has changed its mind: what is wanted again is not torn down any more, and
-    /// the caller is not told that it is. The caller holds the volume's lock.
-    pub(super) fn wanted_again(&self, id: &VolumeId, tear_downs: &[TearDown]) {
-        self.refusals.end_refusals(id, tear_downs);
-        self.flushing.tell_losses_anew(id);
-    }
+/// The orchestrator has changed its mind: what is wanted again is not torn down any more, and
+/// the caller is not told that it is. The caller holds the volume's lock.
+pub(super) fn wanted_again(cx: &Context<'_>, id: &VolumeId, tear_downs: &[TearDown]) {
+    refusal::end_refusals(cx, id, tear_downs);
+    flush::tell_losses_anew(cx, id);
 }
 
 /// Who makes a mount busy, in words: not who has the node of its disk open.
@@ -199,11 +170,12 @@ fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attachment::detach::Force;
+    use crate::attachment::detach::{self, Force};
     use crate::fakes::{FakeCloud, FakeDevices, FakeMap, FakeNamespaces, MadeUp};
     use crate::model::disk::device::DeviceNumber;
     use crate::model::ids::NodeName;
     use crate::model::mount::disk_users::{KernelUse, Process, Tie};
+    use crate::model::policy::GuardPolicy;
     use crate::model::shield::own_map::OwnMap;
 
     /// What a detach of a volume answers that has this map, how often it asked the cloud, and what it did to the map.
@@ -229,7 +201,7 @@ mod tests {
         };
         let node = NodeName::parse("here").unwrap();
         let id = VolumeId::parse("v-1").unwrap().as_name();
-        let told = made_up.drive(|driver| driver.detaching.detach(&id, Some(&node), Force::No));
+        let told = made_up.drive(|cx| detach::detach(cx, &id, Some(&node), Force::No));
         (told.err().map(|error| error.cause), cloud.requests.get())
     }
 

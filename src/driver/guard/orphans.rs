@@ -1,42 +1,34 @@
 //! Volumes that kubelet has unstaged and left attached: the facts that decide.
 
-use crate::host::{Kubelets, machine, pod_directories};
-use crate::model::face::Faces;
+use crate::context::Context;
+use crate::host::{machine, pod_directories};
 use crate::model::mount::orphan::{Orphan, UnstagedVolume};
 use crate::model::record::VolumeRecord;
 
-/// What kubelet left attached.
-pub(crate) struct Orphans<'a> {
-    pub(crate) faces: Faces,
-    pub(crate) kubelets: &'a dyn Kubelets,
-}
-
-impl Orphans<'_> {
-    /// Whether the volume was left attached. Most volumes cost no look at processes or directories.
-    pub(crate) fn judge_record(
-        &self,
-        record: &VolumeRecord,
-        is_attached_here: Option<bool>,
-    ) -> Orphan {
-        let (now, mut volume) = (
-            machine::uptime(),
-            UnstagedVolume {
-                unstaged_at: record.unstaged_at.as_ref(),
-                is_staged: record.staged.is_some(),
-                is_attached_here,
-                kubelet: None,
-                pod_directory: Ok(false),
-            },
-        );
-        if !volume.is_silent(&now) {
-            return Orphan::No;
-        }
-        let kubelet = self.kubelets.running_kubelet();
-        if let Some(kubelet) = &kubelet {
-            let name = record.name.clone().unwrap_or_else(|| record.volume.as_name());
-            let found = pod_directories::has_one(&kubelet.root, self.faces, &name);
-            volume.pod_directory = found.map_err(|error| error.cause);
-        }
-        UnstagedVolume { kubelet: kubelet.as_ref(), ..volume }.judge(&now)
+/// Whether the volume was left attached. Most volumes cost no look at processes or directories.
+pub(crate) fn judge_record(
+    cx: &Context<'_>,
+    record: &VolumeRecord,
+    is_attached_here: Option<bool>,
+) -> Orphan {
+    let (now, mut volume) = (
+        machine::uptime(),
+        UnstagedVolume {
+            unstaged_at: record.unstaged_at.as_ref(),
+            is_staged: record.staged.is_some(),
+            is_attached_here,
+            kubelet: None,
+            pod_directory: Ok(false),
+        },
+    );
+    if !volume.is_silent(&now) {
+        return Orphan::No;
     }
+    let kubelet = cx.host.kubelets.running_kubelet();
+    if let Some(kubelet) = &kubelet {
+        let name = record.name.clone().unwrap_or_else(|| record.volume.as_name());
+        let found = pod_directories::has_one(&kubelet.root, cx.faces, &name);
+        volume.pod_directory = found.map_err(|error| error.cause);
+    }
+    UnstagedVolume { kubelet: kubelet.as_ref(), ..volume }.judge(&now)
 }

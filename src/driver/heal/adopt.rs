@@ -6,23 +6,18 @@
 //! the file system's own id tells whose a nameless mount was; and whether another machine had the
 //! disk meanwhile cannot be told. So then it takes a person's word.
 
-use crate::cloud::Cloud;
-use crate::guard::remote_mark::RemoteMarks;
-use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Devices, FileSystems, Kubelets, Mounts, device_nodes};
-use crate::lookup::attachment_view::Attachments;
-use crate::lookup::disk_numbers::{DiskNumbers, told_by_statfs};
-use crate::lookup::find_disk::Disks;
-use crate::lookup::find_volume::Volumes;
-use crate::lookup::locking::Locking;
-use crate::lookup::memory::{Memory, staged};
+use crate::context::Context;
+use crate::guard::remote_mark;
+use crate::host::device_nodes;
+use crate::lookup::disk_numbers::{self, told_by_statfs};
+use crate::lookup::memory::{self, staged};
 use crate::lookup::other_kubelets::is_anothers;
+use crate::lookup::{attachment_view, find_disk, find_volume, locking};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
 use crate::model::face::Faces;
-use crate::model::ids::{ConsumerId, NodeName, VolumeId, VolumeName};
+use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::mount::layout::FolderKind;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::policy::HealMode;
@@ -39,267 +34,249 @@ pub struct FoundMount {
     pub outcome: Result<VolumeId>,
 }
 
-/// Mounts without a record become this driver's.
-#[expect(missing_debug_implementations, reason = "it borrows ports")]
-pub struct Adoption<'a> {
-    pub(crate) faces: Faces,
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) kubelets: &'a dyn Kubelets,
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) file_systems: &'a dyn FileSystems,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) this_node: &'a NodeName,
-    pub(crate) deadline: Deadline,
-    pub(crate) attachments: &'a Attachments<'a>,
-    pub(crate) locking: &'a Locking<'a>,
-    pub(crate) disks: &'a Disks<'a>,
-    pub(crate) numbers: &'a DiskNumbers<'a>,
-    pub(crate) memory: &'a Memory<'a>,
-    pub(crate) volumes: &'a Volumes<'a>,
-    pub(crate) marks: &'a RemoteMarks<'a>,
+/// Takes every mount at a global folder into the records whose disk proves its volume.
+pub fn adopt_found(cx: &Context<'_>) -> Result<Vec<FoundMount>> {
+    let table = cx.host.mounts.table()?;
+    let strays = strays(cx, &table)?;
+    let found = strays.into_iter().filter_map(|(name, mount)| {
+        let look = cx.host.mounts.standing_at(&mount.target);
+        let seen = look.and_then(|look| look.top().map(|top| top.map(|top| top.id)));
+        let outcome = match seen {
+            Ok(Some(id)) if id == mount.id => adopt(cx, &name, mount, &table),
+            // Its twin is seen there, or it is gone by now.
+            Ok(_) => return None,
+            Err(error) => Err(error),
+        };
+        Some(FoundMount { folder: mount.target.clone(), outcome })
+    });
+    Ok(found.collect())
 }
 
-impl Adoption<'_> {
-    /// Takes every mount at a global folder into the records whose disk proves its volume.
-    pub fn adopt_found(&self) -> Result<Vec<FoundMount>> {
-        let table = self.mounts.table()?;
-        let strays = self.strays(&table)?;
-        let found = strays.into_iter().filter_map(|(name, mount)| {
-            let look = self.mounts.standing_at(&mount.target);
-            let seen = look.and_then(|look| look.top().map(|top| top.map(|top| top.id)));
-            let outcome = match seen {
-                Ok(Some(id)) if id == mount.id => self.adopt(&name, mount, &table),
-                // Its twin is seen there, or it is gone by now.
-                Ok(_) => return None,
-                Err(error) => Err(error),
-            };
-            Some(FoundMount { folder: mount.target.clone(), outcome })
+/// Takes mounts of this volume into the records on the way of a heal, if their disk lives and proves it. The caller
+/// holds the volume's lock. What is in the way is logged: it fails no call.
+pub(crate) fn adopt_on_the_way(cx: &Context<'_>, id: &VolumeId) {
+    if let Err(error) = adopt_locked(cx, id) {
+        tracing::warn!(volume = %id, %error, "not adopted");
+    }
+}
+
+fn adopt_locked(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
+    let table = cx.host.mounts.table()?;
+    let strays = strays(cx, &table)?;
+    if strays.is_empty() {
+        return Ok(());
+    }
+    let Some(disk) = find_disk::find_disk(cx, id)? else { return Ok(()) };
+    for (name, mount) in strays.into_iter().filter(|(_, mount)| mount.disk == disk.number) {
+        let look = cx.host.mounts.standing_at(&mount.target)?;
+        let is_seen = look.top()?.is_some_and(|top| top.id == mount.id);
+        let (of, disk) = volume_behind(cx, &name, mount)?;
+        if is_seen && of == *id {
+            record(cx, &name, mount, &table, (id, &disk))?;
+        }
+    }
+    Ok(())
+}
+
+/// The mounts at global folders that no record tells of.
+fn strays<'t>(cx: &Context<'_>, table: &'t MountTable) -> Result<Vec<(VolumeName, &'t Mount)>> {
+    let boot = crate::host::machine::boot_id();
+    let places =
+        table.mounts().iter().filter_map(|mount| match cx.faces.place_of(&mount.target)? {
+            (FolderKind::Stage, _) if is_anothers(cx.faces, cx.host.kubelets, mount) => None,
+            (FolderKind::Stage, name) => Some((name, mount)),
+            (FolderKind::Consumer(_) | FolderKind::Part(_), _) => None,
         });
-        Ok(found.collect())
+    // Of those that are stacked the one that none of the others stands on.
+    let is_below = |mount: &Mount| table.at(&mount.target).any(|m| m.parent == mount.id);
+    let mut strays: Vec<_> = places.filter(|(_, mount)| !is_below(mount)).collect();
+    if strays.is_empty() {
+        return Ok(strays);
     }
+    let records = cx.store.records.list()?;
+    strays.retain(|(_, mount)| !records.iter().any(|record| tells_of(record, mount, &boot)));
+    Ok(strays)
+}
 
-    /// Takes mounts of this volume into the records on the way of a heal, if their disk lives and proves it. The caller
-    /// holds the volume's lock. What is in the way is logged: it fails no call.
-    pub(crate) fn adopt_on_the_way(&self, id: &VolumeId) {
-        if let Err(error) = self.adopt_locked(id) {
-            tracing::warn!(volume = %id, %error, "not adopted");
-        }
+fn adopt(
+    cx: &Context<'_>,
+    name: &VolumeName,
+    mount: &Mount,
+    table: &MountTable,
+) -> Result<VolumeId> {
+    if cx.host.devices.is_gone(mount.disk)? {
+        return Err(Error::refused(format!(
+            "its disk {} is gone, and whose it was is not recorded",
+            mount.disk
+        ))
+        .hint(format!(
+            "when the volume is attached again and no other machine mounted it meanwhile: \
+             disk heal --adopt {name}"
+        )));
     }
+    let (id, disk) = volume_behind(cx, name, mount)?;
+    let _lock = locking::lock(cx, &id)?;
+    record(cx, name, mount, table, (&id, &disk))?;
+    Ok(id)
+}
 
-    fn adopt_locked(&self, id: &VolumeId) -> Result<()> {
-        let table = self.mounts.table()?;
-        let strays = self.strays(&table)?;
-        if strays.is_empty() {
-            return Ok(());
+/// Writes down that the mount is the volume's, whose lock is held.
+fn record(
+    cx: &Context<'_>,
+    name: &VolumeName,
+    mount: &Mount,
+    table: &MountTable,
+    (id, disk): (&VolumeId, &Device),
+) -> Result<()> {
+    find_disk::prove_again(cx, id, disk)?;
+    // Before the mount: one that is recorded is not found again, and a call may be killed. The cloud may take long,
+    // and is told last.
+    let pods = consumers_on(table, mount.number, name, cx.faces);
+    cx.store.records.update(id, |record| {
+        if !name.is(id) {
+            record.name = Some(name.clone());
         }
-        let Some(disk) = self.disks.find_disk(id)? else { return Ok(()) };
-        for (name, mount) in strays.into_iter().filter(|(_, mount)| mount.disk == disk.number) {
-            let look = self.mounts.standing_at(&mount.target)?;
-            let is_seen = look.top()?.is_some_and(|top| top.id == mount.id);
-            let (of, disk) = self.volume_behind(&name, mount)?;
-            if is_seen && of == *id {
-                self.record(&name, mount, &table, (id, &disk))?;
-            }
+        for (uid, folder) in pods {
+            record.is_published(&uid, &folder, memory::face_of(cx, &folder), None);
         }
-        Ok(())
+    })?;
+    memory::remember_found(cx, id, disk, mount);
+    remote_mark::mark_mounted(cx, id);
+    find_volume::record_found_name(cx, id, name);
+    let (folder, source) = (mount.target.display(), &mount.source);
+    tracing::info!(volume = %id, %name, %folder, source, disk = %disk.kernel_name, "adopted: a mount that was not in the records");
+    Ok(())
+}
+
+/// The volume whose disk is mounted there. The disk must be found by the volume's identity: a
+/// folder's name says what was wanted, and the predecessor may have mounted another letter.
+fn volume_behind(cx: &Context<'_>, name: &VolumeName, mount: &Mount) -> Result<(VolumeId, Device)> {
+    let wanted = cx.store.records.named(name);
+    let mut ids: BTreeSet<VolumeId> = wanted.iter().cloned().collect();
+    ids.extend(name.as_volume_id());
+    ids.extend(device_nodes::owner_of(mount));
+    ids.extend(find_volume::volume_on(cx, mount.disk)?);
+    let mut proven = with_disk(cx, ids, mount.disk)?;
+    if proven.is_empty() {
+        // A serial that was cut names its volume only among those that are attached here.
+        let server = attachment_view::existing_server(cx, cx.this_node)?;
+        let attached = cx.cloud.attached_to(&server, cx.deadline)?;
+        let ids = attached.into_iter().map(|volume| volume.id).collect();
+        proven = with_disk(cx, ids, mount.disk)?;
     }
-
-    /// The mounts at global folders that no record tells of.
-    fn strays<'t>(&self, table: &'t MountTable) -> Result<Vec<(VolumeName, &'t Mount)>> {
-        let boot = crate::host::machine::boot_id();
-        let places =
-            table.mounts().iter().filter_map(|mount| match self.faces.place_of(&mount.target)? {
-                (FolderKind::Stage, _) if is_anothers(self.faces, self.kubelets, mount) => None,
-                (FolderKind::Stage, name) => Some((name, mount)),
-                (FolderKind::Consumer(_) | FolderKind::Part(_), _) => None,
-            });
-        // Of those that are stacked the one that none of the others stands on.
-        let is_below = |mount: &Mount| table.at(&mount.target).any(|m| m.parent == mount.id);
-        let mut strays: Vec<_> = places.filter(|(_, mount)| !is_below(mount)).collect();
-        if strays.is_empty() {
-            return Ok(strays);
-        }
-        let records = self.records.list()?;
-        strays.retain(|(_, mount)| !records.iter().any(|record| tells_of(record, mount, &boot)));
-        Ok(strays)
+    let number = mount.disk;
+    let Some((id, disk)) = proven.pop() else {
+        return Err(Error::refused(format!("disk {number} shows no volume of this machine"))
+            .hint("is it attached by the cloud's word? disk explain says what is known"));
+    };
+    if let Some((other, _)) = proven.pop() {
+        return Err(Error::refused(format!("disk {number} shows both {id} and {other}")));
     }
-
-    fn adopt(&self, name: &VolumeName, mount: &Mount, table: &MountTable) -> Result<VolumeId> {
-        if self.devices.is_gone(mount.disk)? {
-            return Err(Error::refused(format!(
-                "its disk {} is gone, and whose it was is not recorded",
-                mount.disk
-            ))
-            .hint(format!(
-                "when the volume is attached again and no other machine mounted it meanwhile: \
-                 disk heal --adopt {name}"
-            )));
-        }
-        let (id, disk) = self.volume_behind(name, mount)?;
-        let _lock = self.locking.lock(&id)?;
-        self.record(name, mount, table, (&id, &disk))?;
-        Ok(id)
+    let named = match wanted {
+        Some(wanted) => Some(wanted),
+        None if name.is(&id) => Some(id.clone()),
+        None => find_volume::volume_named(cx, name, None)?,
+    };
+    match named {
+        Some(other) if other != id => Err(Error::refused(format!(
+            "the folder is volume {other}'s, and the disk {} volume {id}'s",
+            disk.kernel_name
+        ))
+        .hint("the pod works on another volume's data: stop it, and look at both")),
+        _ => Ok((id, disk)),
     }
+}
 
-    /// Writes down that the mount is the volume's, whose lock is held.
-    fn record(
-        &self,
-        name: &VolumeName,
-        mount: &Mount,
-        table: &MountTable,
-        (id, disk): (&VolumeId, &Device),
-    ) -> Result<()> {
-        self.disks.prove_again(id, disk)?;
-        // Before the mount: one that is recorded is not found again, and a call may be killed. The cloud may take long,
-        // and is told last.
-        let pods = consumers_on(table, mount.number, name, self.faces);
-        self.records.update(id, |record| {
-            if !name.is(id) {
-                record.name = Some(name.clone());
-            }
-            for (uid, folder) in pods {
-                record.is_published(&uid, &folder, self.memory.face_of(&folder), None);
-            }
-        })?;
-        self.memory.remember_found(id, disk, mount);
-        self.marks.mark_mounted(id);
-        self.volumes.record_found_name(id, name);
-        let (folder, source) = (mount.target.display(), &mount.source);
-        tracing::info!(volume = %id, %name, %folder, source, disk = %disk.kernel_name, "adopted: a mount that was not in the records");
-        Ok(())
-    }
-
-    /// The volume whose disk is mounted there. The disk must be found by the volume's identity: a
-    /// folder's name says what was wanted, and the predecessor may have mounted another letter.
-    fn volume_behind(&self, name: &VolumeName, mount: &Mount) -> Result<(VolumeId, Device)> {
-        let wanted = self.records.named(name);
-        let mut ids: BTreeSet<VolumeId> = wanted.iter().cloned().collect();
-        ids.extend(name.as_volume_id());
-        ids.extend(device_nodes::owner_of(mount));
-        ids.extend(self.volumes.volume_on(mount.disk)?);
-        let mut proven = self.with_disk(ids, mount.disk)?;
-        if proven.is_empty() {
-            // A serial that was cut names its volume only among those that are attached here.
-            let server = self.attachments.existing_server(self.this_node)?;
-            let attached = self.cloud.attached_to(&server, self.deadline)?;
-            let ids = attached.into_iter().map(|volume| volume.id).collect();
-            proven = self.with_disk(ids, mount.disk)?;
-        }
-        let number = mount.disk;
-        let Some((id, disk)) = proven.pop() else {
-            return Err(Error::refused(format!("disk {number} shows no volume of this machine"))
-                .hint("is it attached by the cloud's word? disk explain says what is known"));
-        };
-        if let Some((other, _)) = proven.pop() {
-            return Err(Error::refused(format!("disk {number} shows both {id} and {other}")));
-        }
-        let named = match wanted {
-            Some(wanted) => Some(wanted),
-            None if name.is(&id) => Some(id.clone()),
-            None => self.volumes.volume_named(name, None)?,
-        };
-        match named {
-            Some(other) if other != id => Err(Error::refused(format!(
-                "the folder is volume {other}'s, and the disk {} volume {id}'s",
-                disk.kernel_name
-            ))
-            .hint("the pod works on another volume's data: stop it, and look at both")),
-            _ => Ok((id, disk)),
+/// Those of the volumes whose disk has this number.
+fn with_disk(
+    cx: &Context<'_>,
+    ids: BTreeSet<VolumeId>,
+    number: DeviceNumber,
+) -> Result<Vec<(VolumeId, Device)>> {
+    let mut found = Vec::new();
+    for id in ids {
+        if let Some(disk) = find_disk::find_disk(cx, &id)?.filter(|disk| disk.number == number) {
+            found.push((id, disk));
         }
     }
+    Ok(found)
+}
 
-    /// Those of the volumes whose disk has this number.
-    fn with_disk(
-        &self,
-        ids: BTreeSet<VolumeId>,
-        number: DeviceNumber,
-    ) -> Result<Vec<(VolumeId, Device)>> {
-        let mut found = Vec::new();
-        for id in ids {
-            if let Some(disk) = self.disks.find_disk(&id)?.filter(|disk| disk.number == number) {
-                found.push((id, disk));
-            }
-        }
-        Ok(found)
+/// Takes dead mounts for the volume's whose file system has the id of the one on its disk: a
+/// person says so, who knows that no other machine mounted it meanwhile. Answers their numbers.
+/// Where only the plan is asked for nothing is remembered.
+pub fn adopt_dead(cx: &Context<'_>, id: &VolumeId, mode: HealMode) -> Result<Vec<DeviceNumber>> {
+    let _lock = locking::lock(cx, id)?;
+    let disk = find_disk::disk(cx, id)?;
+    let Contents::FileSystem(found) = cx.host.file_systems.look(&disk, cx.deadline)? else {
+        return Err(Error::refused(format!("{} holds no file system", disk.kernel_name)));
+    };
+    let Some(wanted) = told_by_statfs(found.kind, &found.uuid) else {
+        return Err(Error::refused(format!(
+            "a dead {} does not tell its id, so it cannot be proven whose it was",
+            found.kind
+        ))
+        .hint("restart the pods that use the volume"));
+    };
+    let numbers = disk_numbers::numbers_with(cx, wanted)?;
+    let (dead, alive): (Vec<_>, Vec<_>) = {
+        let mut others = numbers;
+        others.retain(|number| *number != disk.number);
+        let gone: Vec<_> =
+            others.iter().map(|number| cx.host.devices.is_gone(*number)).collect::<Result<_>>()?;
+        let (dead, alive): (Vec<_>, Vec<_>) = others.into_iter().zip(gone).partition(|p| p.1);
+        (dead.into_iter().map(|p| p.0).collect(), alive)
+    };
+    if let Some((twin, _)) = alive.first() {
+        return Err(Error::refused(format!(
+            "a file system of the same id is mounted from {twin}: which of the two died cannot be told"
+        ))
+        .hint("one is a copy of the other; restart the pods that use the volume"));
     }
-
-    /// Takes dead mounts for the volume's whose file system has the id of the one on its disk: a
-    /// person says so, who knows that no other machine mounted it meanwhile. Answers their numbers.
-    /// Where only the plan is asked for nothing is remembered.
-    pub fn adopt_dead(&self, id: &VolumeId, mode: HealMode) -> Result<Vec<DeviceNumber>> {
-        let _lock = self.locking.lock(id)?;
-        let disk = self.disks.disk(id)?;
-        let Contents::FileSystem(found) = self.file_systems.look(&disk, self.deadline)? else {
-            return Err(Error::refused(format!("{} holds no file system", disk.kernel_name)));
-        };
-        let Some(wanted) = told_by_statfs(found.kind, &found.uuid) else {
-            return Err(Error::refused(format!(
-                "a dead {} does not tell its id, so it cannot be proven whose it was",
-                found.kind
-            ))
-            .hint("restart the pods that use the volume"));
-        };
-        let numbers = self.numbers.numbers_with(wanted)?;
-        let (dead, alive): (Vec<_>, Vec<_>) = {
-            let mut others = numbers;
-            others.retain(|number| *number != disk.number);
-            let gone: Vec<_> =
-                others.iter().map(|number| self.devices.is_gone(*number)).collect::<Result<_>>()?;
-            let (dead, alive): (Vec<_>, Vec<_>) = others.into_iter().zip(gone).partition(|p| p.1);
-            (dead.into_iter().map(|p| p.0).collect(), alive)
-        };
-        if let Some((twin, _)) = alive.first() {
-            return Err(Error::refused(format!(
-                "a file system of the same id is mounted from {twin}: which of the two died cannot be told"
-            ))
-            .hint("one is a copy of the other; restart the pods that use the volume"));
-        }
-        if let Some(twin) = twin_of(id, &found.uuid, self.records.list()?) {
-            return Err(Error::refused(format!(
-                "volume {} was mounted here with a file system of the same id",
-                twin.volume
-            ))
-            .hint("one is a copy of the other; restart the pods that use the volume"));
-        }
-        if mode != HealMode::Report {
-            self.remember_dead(id, &disk, &found.uuid, found.kind, &dead)?;
-        }
-        Ok(dead)
+    if let Some(twin) = twin_of(id, &found.uuid, cx.store.records.list()?) {
+        return Err(Error::refused(format!(
+            "volume {} was mounted here with a file system of the same id",
+            twin.volume
+        ))
+        .hint("one is a copy of the other; restart the pods that use the volume"));
     }
+    if mode != HealMode::Report {
+        remember_dead(cx, id, &disk, &found.uuid, found.kind, &dead)?;
+    }
+    Ok(dead)
+}
 
-    /// Where nothing was staged yet by the records, the heal needs to know what was mounted.
-    fn remember_dead(
-        &self,
-        id: &VolumeId,
-        disk: &Device,
-        uuid: &str,
-        kind: FsType,
-        dead: &[DeviceNumber],
-    ) -> Result<()> {
-        if dead.is_empty() {
-            return Ok(());
-        }
-        tracing::warn!(volume = %id, ?dead, uuid, "adopted by a person's word: mounts of dead disks");
-        let table = self.mounts.table()?;
-        let own = dead_stage(&table, dead, self.faces);
-        let folder = own.map(|mount| mount.target.clone()).unwrap_or_default();
-        let read_only = own.is_some_and(Mount::is_read_only);
-        let boot = crate::host::machine::boot_id();
-        let moments = dead.iter().map(|number| DiskMoment {
-            number: *number,
-            sequence: None,
-            size: disk.size,
-            boot: boot.clone(),
+/// Where nothing was staged yet by the records, the heal needs to know what was mounted.
+fn remember_dead(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    disk: &Device,
+    uuid: &str,
+    kind: FsType,
+    dead: &[DeviceNumber],
+) -> Result<()> {
+    if dead.is_empty() {
+        return Ok(());
+    }
+    tracing::warn!(volume = %id, ?dead, uuid, "adopted by a person's word: mounts of dead disks");
+    let table = cx.host.mounts.table()?;
+    let own = dead_stage(&table, dead, cx.faces);
+    let folder = own.map(|mount| mount.target.clone()).unwrap_or_default();
+    let read_only = own.is_some_and(Mount::is_read_only);
+    let boot = crate::host::machine::boot_id();
+    let moments = dead.iter().map(|number| DiskMoment {
+        number: *number,
+        sequence: None,
+        size: disk.size,
+        boot: boot.clone(),
+    });
+    let moments: Vec<_> = moments.collect();
+    cx.store.records.update(id, |record| {
+        note_dead(record, moments, &boot, |last| {
+            let was = staged(&folder, last, kind.name(), uuid);
+            Staged { untouched: read_only, ..was }
         });
-        let moments: Vec<_> = moments.collect();
-        self.records.update(id, |record| {
-            note_dead(record, moments, &boot, |last| {
-                let was = staged(&folder, last, kind.name(), uuid);
-                Staged { untouched: read_only, ..was }
-            });
-        })
-    }
+    })
 }
 
 /// Whether this mount at an orchestrator's folder is the one that a record tells of.

@@ -1,10 +1,9 @@
 //! Which mounts of a volume stand on a dead disk.
 
+use crate::context::Context;
 use crate::heal::time_shares::TimeShares;
-use crate::host::records::Records;
-use crate::host::{Census, Mounts};
-use crate::lookup::disk_numbers::{Belonging, DiskNumbers};
-use crate::lookup::find_disk::Disks;
+use crate::lookup::disk_numbers::{self, Belonging};
+use crate::lookup::find_disk;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
@@ -12,7 +11,7 @@ use crate::model::mount::disk_users::{Answer, NamespaceUse};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::staleness::{Here, MountVerdict};
 use crate::model::text::several;
-use crate::ownership::Ownership;
+use crate::ownership;
 
 /// Why a volume is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -39,99 +38,87 @@ pub(crate) struct StaleMounts {
     pub(crate) is_all_known: bool,
 }
 
-/// Which mounts stand on dead disks.
-pub(crate) struct Diagnosis<'a> {
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) disks: &'a Disks<'a>,
-    pub(crate) numbers: &'a DiskNumbers<'a>,
-    pub(crate) ownership: &'a Ownership<'a>,
+/// Which mounts stand on a dead disk of the volume; nothing if none does. An error if a mount of the
+/// volume stands on a disk that is not its own, and not proven dead: then nothing is touched.
+/// Where others cannot be seen the machine's own mounts are told all the same. For a person also what nothing
+/// here knows of is looked for, where there is nothing else to do: so that holds up no heal.
+pub(crate) fn examine(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    occasion: HealOccasion<'_>,
+    shares: TimeShares,
+) -> Result<Option<StaleMounts>> {
+    let disk = match occasion {
+        HealOccasion::Call(disk) => Some(disk.clone()),
+        HealOccasion::Sweep | HealOccasion::Person => find_disk::find_disk(cx, id)?,
+    };
+    let found = examine_with(cx, id, disk.as_ref(), &[], shares)?;
+    if found.is_some() || !matches!(occasion, HealOccasion::Person) {
+        return Ok(found);
+    }
+    match disk_numbers::labelled_elsewhere(cx, id)?.as_slice() {
+        [] => Ok(None),
+        labelled => examine_with(cx, id, disk.as_ref(), labelled, shares),
+    }
 }
 
-impl Diagnosis<'_> {
-    /// Which mounts stand on a dead disk of the volume; nothing if none does. An error if a mount of the
-    /// volume stands on a disk that is not its own, and not proven dead: then nothing is touched.
-    /// Where others cannot be seen the machine's own mounts are told all the same. For a person also what nothing
-    /// here knows of is looked for, where there is nothing else to do: so that holds up no heal.
-    pub(crate) fn examine(
-        &self,
-        id: &VolumeId,
-        occasion: HealOccasion<'_>,
-        shares: TimeShares,
-    ) -> Result<Option<StaleMounts>> {
-        let disk = match occasion {
-            HealOccasion::Call(disk) => Some(disk.clone()),
-            HealOccasion::Sweep | HealOccasion::Person => self.disks.find_disk(id)?,
-        };
-        let found = self.examine_with(id, disk.as_ref(), &[], shares)?;
-        if found.is_some() || !matches!(occasion, HealOccasion::Person) {
-            return Ok(found);
-        }
-        match self.numbers.labelled_elsewhere(id)?.as_slice() {
-            [] => Ok(None),
-            labelled => self.examine_with(id, disk.as_ref(), labelled, shares),
-        }
+fn examine_with(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    disk: Option<&Device>,
+    labelled: &[DeviceNumber],
+    shares: TimeShares,
+) -> Result<Option<StaleMounts>> {
+    let table = cx.host.mounts.table()?;
+    let here = disk.map_or(Here::Nothing, |disk| Here::One(disk.number));
+    let is_unwell = |one: &MountVerdict| *one != MountVerdict::Healthy;
+    let all = disk_numbers::verdicts(cx, id, (&table, labelled), here, is_unwell)?;
+    if all.is_empty() {
+        return Ok(None);
     }
-
-    fn examine_with(
-        &self,
-        id: &VolumeId,
-        disk: Option<&Device>,
-        labelled: &[DeviceNumber],
-        shares: TimeShares,
-    ) -> Result<Option<StaleMounts>> {
-        let table = self.mounts.table()?;
-        let here = disk.map_or(Here::Nothing, |disk| Here::One(disk.number));
-        let is_unwell = |one: &MountVerdict| *one != MountVerdict::Healthy;
-        let all = self.numbers.verdicts(id, (&table, labelled), here, is_unwell)?;
-        if all.is_empty() {
-            return Ok(None);
+    let numbers: Vec<_> = all.iter().map(|(number, _)| *number).collect();
+    let census = shares.part(0.25);
+    let consumers = ownership::consumers_of(cx, id);
+    let (others, untold) = match cx.host.census.namespaces_in_time(&numbers, &consumers, census) {
+        Answer::Told(uses) => {
+            let left = uses.later.first().map(|first| {
+                let places = several(uses.later.len(), "place", "places");
+                format!("{places} could not be looked at ({first}): the next heal goes on")
+            });
+            (uses.namespaces, left)
         }
-        let numbers: Vec<_> = all.iter().map(|(number, _)| *number).collect();
-        let census = shares.part(0.25);
-        let consumers = self.ownership.consumers_of(id);
-        let (others, untold) = match self.census.namespaces_in_time(&numbers, &consumers, census) {
-            Answer::Told(uses) => {
-                let left = uses.later.first().map(|first| {
-                    let places = several(uses.later.len(), "place", "places");
-                    format!("{places} could not be looked at ({first}): the next heal goes on")
-                });
-                (uses.namespaces, left)
-            }
-            Answer::CannotTell(why) => (
-                Vec::new(),
-                Some(format!("who else stands on the dead disk cannot be told from here: {why}")),
-            ),
-        };
-        let record = self.records.load(id);
-        let mut dead = Vec::new();
-        for (number, verdict) in all {
-            if self.numbers.belonging(id, number, &table, &others, &record) != Belonging::Proven {
-                continue;
-            }
-            if !verdict.is_dead() {
-                return Err(not_replaced(id, number, &verdict, disk));
-            }
-            dead.push(number);
+        Answer::CannotTell(why) => (
+            Vec::new(),
+            Some(format!("who else stands on the dead disk cannot be told from here: {why}")),
+        ),
+    };
+    let record = cx.store.records.load(id);
+    let mut dead = Vec::new();
+    for (number, verdict) in all {
+        if disk_numbers::belonging(cx, id, number, &table, &others, &record) != Belonging::Proven {
+            continue;
         }
-        let is_dead = |mount: &Mount| dead.contains(&mount.number);
-        let own: Vec<_> = table.mounts().iter().filter(|mount| is_dead(mount)).cloned().collect();
-        let mut elsewhere = others;
-        for one in &mut elsewhere {
-            one.mounts.retain(is_dead);
+        if !verdict.is_dead() {
+            return Err(not_replaced(id, number, &verdict, disk));
         }
-        elsewhere.retain(|one| !one.mounts.is_empty());
-        if own.is_empty() && elsewhere.is_empty() {
-            return match untold {
-                Some(why) => Err(Error::refused(why)),
-                None => Ok(None),
-            };
-        }
-        let is_all_known = untold.is_none();
-        let disk = disk.cloned();
-        Ok(Some(StaleMounts { disk, dead, own, elsewhere, untold, is_all_known }))
+        dead.push(number);
     }
+    let is_dead = |mount: &Mount| dead.contains(&mount.number);
+    let own: Vec<_> = table.mounts().iter().filter(|mount| is_dead(mount)).cloned().collect();
+    let mut elsewhere = others;
+    for one in &mut elsewhere {
+        one.mounts.retain(is_dead);
+    }
+    elsewhere.retain(|one| !one.mounts.is_empty());
+    if own.is_empty() && elsewhere.is_empty() {
+        return match untold {
+            Some(why) => Err(Error::refused(why)),
+            None => Ok(None),
+        };
+    }
+    let is_all_known = untold.is_none();
+    let disk = disk.cloned();
+    Ok(Some(StaleMounts { disk, dead, own, elsewhere, untold, is_all_known }))
 }
 
 fn not_replaced(

@@ -5,17 +5,14 @@
 //! staging: a further mount joins it. Of its counts and marks the disk tells nothing then, and
 //! no check may run on it: only that it is the same file system is asked.
 
-use crate::cloud::Cloud;
+use crate::context::Context;
 use crate::failpoints;
-use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Census, FileSystems, Mounts, device_nodes};
-use crate::lookup::attachment_view::Attachments;
-use crate::lookup::find_disk::Disks;
+use crate::host::device_nodes;
+use crate::lookup::{attachment_view, find_disk};
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
-use crate::model::ids::{NodeName, ServerId, VolumeId};
+use crate::model::ids::{ServerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
@@ -25,126 +22,116 @@ fn refused(disk: &Device, why: impl std::fmt::Display) -> Error {
         .hint("nothing was touched; restart the pods that use the volume")
 }
 
-/// Whether a file system can be mounted once more.
-pub(crate) struct FileSystemCheck<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) file_systems: &'a dyn FileSystems,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) this_node: &'a NodeName,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) deadline: Deadline,
-    pub(crate) attachments: &'a Attachments<'a>,
-    pub(crate) disks: &'a Disks<'a>,
+/// The file system on the disk, checked if it must be.
+pub(crate) fn fit_file_system(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    disk: &Device,
+) -> Result<FileSystem> {
+    if let Some(verdict) = cx.host.file_systems.await_check(id, disk, cx.deadline)? {
+        return Err(verdict);
+    }
+    let Contents::FileSystem(found) = cx.host.file_systems.look(disk, cx.deadline)? else {
+        return Err(refused(disk, "it holds no file system that was mounted before"));
+    };
+    if found.kind == FsType::Btrfs {
+        return Err(refused(
+            disk,
+            "a btrfs joins its disks by id, and cannot be mounted beside its dead self",
+        ));
+    }
+    let record = cx.store.records.load(id);
+    if let Some(staged) = record.mounted_as()
+        && !staged.uuid.is_empty()
+        && staged.uuid != found.uuid
+    {
+        return Err(refused(
+            disk,
+            format!("file system {} was mounted, {} is there now", staged.uuid, found.uuid),
+        ));
+    }
+    refuse_if_it_was_elsewhere(cx, id, found.mounts.is_some())?;
+    // The mount table of this namespace, and else the kernel's answer, cost nothing. Only a disk
+    // that is in use by something else is looked for everywhere.
+    let is_in_use = !find_disk::is_free(cx, disk)?;
+    if is_in_use && is_mounted_by_us(cx, id, disk)? {
+        return Ok(found);
+    }
+    refuse_another_state(&record, disk, &found)?;
+    if !found.wants_check {
+        return Ok(found);
+    }
+    if is_in_use {
+        // A mount that cannot be seen, or a process that reads the disk: it is not checked.
+        tracing::warn!(volume = %id, disk = %disk.kernel_name, "the file system asks for a check, but its disk is in use");
+        return Ok(found);
+    }
+    // The check begins its counts anew.
+    cx.store
+        .records
+        .update(id, |record| record.is_healing(found.mounts, found.mounts.map(|_| 0)))?;
+    find_disk::prove_again(cx, id, disk)?;
+    cx.host.file_systems.check(id, disk, found.kind, cx.deadline)?;
+    failpoints::step("heal.checked");
+    find_disk::prove_again(cx, id, disk)?;
+    match cx.host.file_systems.look(disk, cx.deadline)? {
+        Contents::FileSystem(now) => Ok(now),
+        _ => Err(refused(disk, "it holds no file system after its check")),
+    }
 }
 
-impl FileSystemCheck<'_> {
-    /// The file system on the disk, checked if it must be.
-    pub(crate) fn fit_file_system(&self, id: &VolumeId, disk: &Device) -> Result<FileSystem> {
-        if let Some(verdict) = self.file_systems.await_check(id, disk, self.deadline)? {
-            return Err(verdict);
+/// Whether the volume is mounted from this disk now, in whatever namespace. While a mount
+/// stands the kernel gives the number of its disk to no other one, so that number and label tell.
+fn is_mounted_by_us(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<bool> {
+    let is_ours = |mount: &Mount| device_nodes::owner_of(mount).as_ref() == Some(id);
+    if cx.host.mounts.table()?.of(disk.number).any(is_ours) {
+        return Ok(true);
+    }
+    Ok(match cx.host.census.namespaces_with(&[disk.number]) {
+        Answer::Told(uses) => {
+            let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
+            mounts.any(is_ours)
         }
-        let Contents::FileSystem(found) = self.file_systems.look(disk, self.deadline)? else {
-            return Err(refused(disk, "it holds no file system that was mounted before"));
-        };
-        if found.kind == FsType::Btrfs {
-            return Err(refused(
-                disk,
-                "a btrfs joins its disks by id, and cannot be mounted beside its dead self",
-            ));
-        }
-        let record = self.records.load(id);
-        if let Some(staged) = record.mounted_as()
-            && !staged.uuid.is_empty()
-            && staged.uuid != found.uuid
-        {
-            return Err(refused(
-                disk,
-                format!("file system {} was mounted, {} is there now", staged.uuid, found.uuid),
-            ));
-        }
-        self.refuse_if_it_was_elsewhere(id, found.mounts.is_some())?;
-        // The mount table of this namespace, and else the kernel's answer, cost nothing. Only a disk
-        // that is in use by something else is looked for everywhere.
-        let is_in_use = !self.disks.is_free(disk)?;
-        if is_in_use && self.is_mounted_by_us(id, disk)? {
-            return Ok(found);
-        }
-        refuse_another_state(&record, disk, &found)?;
-        if !found.wants_check {
-            return Ok(found);
-        }
-        if is_in_use {
-            // A mount that cannot be seen, or a process that reads the disk: it is not checked.
-            tracing::warn!(volume = %id, disk = %disk.kernel_name, "the file system asks for a check, but its disk is in use");
-            return Ok(found);
-        }
-        // The check begins its counts anew.
-        self.records
-            .update(id, |record| record.is_healing(found.mounts, found.mounts.map(|_| 0)))?;
-        self.disks.prove_again(id, disk)?;
-        self.file_systems.check(id, disk, found.kind, self.deadline)?;
-        failpoints::step("heal.checked");
-        self.disks.prove_again(id, disk)?;
-        match self.file_systems.look(disk, self.deadline)? {
-            Contents::FileSystem(now) => Ok(now),
-            _ => Err(refused(disk, "it holds no file system after its check")),
+        Answer::CannotTell(_) => false,
+    })
+}
+
+/// The mark that this machine left in the cloud stands until its own unmount. If it is another
+/// one's now, another machine has mounted the volume meanwhile. A file system that counts its
+/// mounts tells that by itself; of the others it counts who had the volume.
+fn refuse_if_it_was_elsewhere(cx: &Context<'_>, id: &VolumeId, counts_mounts: bool) -> Result<()> {
+    let record = cx.store.records.load(id);
+    let knows = record.is_marked || record.tenure.is_some();
+    if !cx.cloud.capabilities().keeps_marks || !knows {
+        return Ok(());
+    }
+    let server = attachment_view::existing_server(cx, cx.this_node)?;
+    let state = attachment_view::existing(cx, id)?;
+    let tenures = (record.tenure, state.tenure.map(|now| now.count));
+    match was_elsewhere(&server, state.mounted_on, tenures, counts_mounts) {
+        None => Ok(()),
+        Some(how) => {
+            Err(Error::refused(format!("volume {id} was {how} since it was mounted here"))
+                .hint("nothing was touched; restart the pods that use the volume"))
         }
     }
+}
 
-    /// Whether the volume is mounted from this disk now, in whatever namespace. While a mount
-    /// stands the kernel gives the number of its disk to no other one, so that number and label tell.
-    fn is_mounted_by_us(&self, id: &VolumeId, disk: &Device) -> Result<bool> {
-        let is_ours = |mount: &Mount| device_nodes::owner_of(mount).as_ref() == Some(id);
-        if self.mounts.table()?.of(disk.number).any(is_ours) {
-            return Ok(true);
-        }
-        Ok(match self.census.namespaces_with(&[disk.number]) {
-            Answer::Told(uses) => {
-                let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
-                mounts.any(is_ours)
-            }
-            Answer::CannotTell(_) => false,
-        })
+/// What an ext file system counts after a mount that expected this count. A disk that was in use before the mount
+/// was mounted already, and then the file system does not count this mount; or a process had it open exclusively
+/// and closed it in time. Only the superblock shows which.
+pub(crate) fn mounts_counted(
+    cx: &Context<'_>,
+    expected: Option<u16>,
+    disk: &Device,
+    was_free: bool,
+) -> Option<u16> {
+    if was_free || expected.is_none() {
+        return expected;
     }
-
-    /// The mark that this machine left in the cloud stands until its own unmount. If it is another
-    /// one's now, another machine has mounted the volume meanwhile. A file system that counts its
-    /// mounts tells that by itself; of the others it counts who had the volume.
-    fn refuse_if_it_was_elsewhere(&self, id: &VolumeId, counts_mounts: bool) -> Result<()> {
-        let record = self.records.load(id);
-        let knows = record.is_marked || record.tenure.is_some();
-        if !self.cloud.capabilities().keeps_marks || !knows {
-            return Ok(());
-        }
-        let server = self.attachments.existing_server(self.this_node)?;
-        let state = self.attachments.existing(id)?;
-        let tenures = (record.tenure, state.tenure.map(|now| now.count));
-        match was_elsewhere(&server, state.mounted_on, tenures, counts_mounts) {
-            None => Ok(()),
-            Some(how) => {
-                Err(Error::refused(format!("volume {id} was {how} since it was mounted here"))
-                    .hint("nothing was touched; restart the pods that use the volume"))
-            }
-        }
-    }
-
-    /// What an ext file system counts after a mount that expected this count. A disk that was in use before the mount
-    /// was mounted already, and then the file system does not count this mount; or a process had it open exclusively
-    /// and closed it in time. Only the superblock shows which.
-    pub(crate) fn mounts_counted(
-        &self,
-        expected: Option<u16>,
-        disk: &Device,
-        was_free: bool,
-    ) -> Option<u16> {
-        if was_free || expected.is_none() {
-            return expected;
-        }
-        match self.file_systems.look(disk, self.deadline) {
-            Ok(Contents::FileSystem(now)) => now.mounts,
-            _ => expected,
-        }
+    match cx.host.file_systems.look(disk, cx.deadline) {
+        Ok(Contents::FileSystem(now)) => now.mounts,
+        _ => expected,
     }
 }
 
@@ -315,18 +302,17 @@ mod tests {
             ..FakeFileSystems::default()
         };
         let made_up = MadeUp { file_systems, ..MadeUp::with(cloud, &devices) };
-        made_up.drive(|driver| {
+        made_up.drive(|cx| {
             let id = VolumeId::parse("v-1").unwrap();
             let before = mounted(Some(3), false);
-            driver
-                .ports
+            cx.store
                 .records
                 .update(&id, |stored| {
                     *stored = before;
                     record(stored);
                 })
                 .unwrap();
-            driver.staging.check.fit_file_system(&id, &devices.disks[0].0)
+            fit_file_system(cx, &id, &devices.disks[0].0)
         })
     }
 
@@ -377,9 +363,8 @@ mod tests {
                     holds: Some(Contents::FileSystem(found(Some(shown)))).into(),
                     ..FakeFileSystems::default()
                 };
-                MadeUp { file_systems, ..MadeUp::with(&cloud, &devices) }.drive(|driver| {
-                    driver.staging.check.mounts_counted(expected, &disk(SIZE, false), was_free)
-                })
+                MadeUp { file_systems, ..MadeUp::with(&cloud, &devices) }
+                    .drive(|cx| mounts_counted(cx, expected, &disk(SIZE, false), was_free))
             };
             assert_eq!(counted(Some(8), true), Some(8));
             assert_eq!(counted(Some(8), false), Some(shown));

@@ -1,11 +1,10 @@
 //! After a heal: who still holds the dead disk is told to let it go, if the configuration says how.
 
+use crate::context::Context;
 use crate::heal::diagnosis::StaleMounts;
 use crate::heal::outcome::Healed;
-use crate::host::clock::Deadline;
+use crate::host::HELD_AT_ONCE;
 use crate::host::left_behind::WHAT_ENDS_IT;
-use crate::host::records::Records;
-use crate::host::{Census, Devices, HELD_AT_ONCE, Processes};
 use crate::lookup::lost_disks::users_of_lost;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -24,138 +23,127 @@ const HOOK_LIMIT: Duration = Duration::from_secs(10);
 const ENDS: Duration = Duration::from_secs(10);
 const DIES: Duration = Duration::from_secs(5);
 
-/// What is done after a heal.
-pub(crate) struct Notification<'a> {
-    pub(crate) records: &'a Records,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) after: &'a After,
-    pub(crate) processes: &'a dyn Processes,
-    pub(crate) deadline: Deadline,
+/// Never fails the heal, which is done: what goes wrong here is logged.
+pub(crate) fn care_after(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    disk: &Device,
+    stale: &StaleMounts,
+    healed: &Healed,
+    users: &Answer<DeviceUses>,
+) {
+    let holders = pod_processes(users);
+    let done = match cx.policy.after {
+        After::Nothing => return,
+        After::Signal(_) if holders.is_empty() => return,
+        After::Signal(signal) => {
+            send_signal(cx, id, &stale.dead, &holders, (*signal, "as heal.after says"))
+        }
+        After::Hook(program) => call_hook(cx, program, id, disk, healed, &holders),
+    };
+    if let Err(error) = done {
+        tracing::warn!(volume = %id, %error, "heal.after failed");
+    }
 }
 
-impl Notification<'_> {
-    /// Never fails the heal, which is done: what goes wrong here is logged.
-    pub(crate) fn care_after(
-        &self,
-        id: &VolumeId,
-        disk: &Device,
-        stale: &StaleMounts,
-        healed: &Healed,
-        users: &Answer<DeviceUses>,
-    ) {
-        let holders = holders(users);
-        let done = match self.after {
-            After::Nothing => return,
-            After::Signal(_) if holders.is_empty() => return,
-            After::Signal(signal) => {
-                self.signal(id, &stale.dead, &holders, (*signal, "as heal.after says"))
-            }
-            After::Hook(program) => self.call_hook(program, id, disk, healed, &holders),
-        };
-        if let Err(error) = done {
-            tracing::warn!(volume = %id, %error, "heal.after failed");
+/// The processes of the volume's pods that have files of these disks open. A pod that is in no
+/// record of the volume is left alone: another driver's volume may have had the number since.
+pub(crate) fn holders_of(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    dead: &[DeviceNumber],
+) -> Result<BTreeMap<u32, Process>> {
+    let record = cx.store.records.load(id);
+    match users_of_lost(cx.host.census, cx.host.devices, dead) {
+        Answer::Told(users) => {
+            let processes = users.files.into_iter().map(|one| one.process);
+            let of_pods =
+                processes.filter(|one| one.owner.pod.as_ref().is_some_and(|pod| record.knows(pod)));
+            Ok(of_pods.map(|one| (one.pid, one)).collect())
         }
+        Answer::CannotTell(why) => Err(Error::refused(format!(
+            "cannot determine which processes have files of the lost disk open: {why}"
+        ))),
     }
+}
 
-    /// The processes of the volume's pods that have files of these disks open. A pod that is in no
-    /// record of the volume is left alone: another driver's volume may have had the number since.
-    pub(crate) fn holders_of(
-        &self,
-        id: &VolumeId,
-        dead: &[DeviceNumber],
-    ) -> Result<BTreeMap<u32, Process>> {
-        let record = self.records.load(id);
-        match users_of_lost(self.census, self.devices, dead) {
-            Answer::Told(users) => {
-                let processes = users.files.into_iter().map(|one| one.process);
-                let of_pods = processes
-                    .filter(|one| one.owner.pod.as_ref().is_some_and(|pod| record.knows(pod)));
-                Ok(of_pods.map(|one| (one.pid, one)).collect())
+/// Ends these processes: where it was a container's own one, kubelet starts the container again in place. The
+/// first process of a container ignores SIGTERM unless it handles it, so SIGKILL follows.
+pub(crate) fn end_holders(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    dead: &[DeviceNumber],
+) -> Result<Vec<Process>> {
+    let found = holders_of(cx, id, dead)?;
+    let mut left: BTreeSet<u32> = found.keys().copied().collect();
+    for (signal, patience) in [(Wakeup::Term, ENDS), (Wakeup::Kill, DIES)] {
+        send_signal(cx, id, dead, &left, (signal, "as a person asked"))?;
+        let until = cx.deadline.at_most(patience);
+        for step in Steps::between(Duration::from_millis(5), Duration::from_millis(200)) {
+            let still = holders_of(cx, id, dead)?;
+            left.retain(|pid| still.contains_key(pid));
+            if left.is_empty() {
+                return Ok(found.into_values().collect());
             }
-            Answer::CannotTell(why) => Err(Error::refused(format!(
-                "cannot determine which processes have files of the lost disk open: {why}"
-            ))),
-        }
-    }
-
-    /// Ends these processes: where it was a container's own one, kubelet starts the container again in place. The
-    /// first process of a container ignores SIGTERM unless it handles it, so SIGKILL follows.
-    pub(crate) fn end_holders(&self, id: &VolumeId, dead: &[DeviceNumber]) -> Result<Vec<Process>> {
-        let found = self.holders_of(id, dead)?;
-        let mut left: BTreeSet<u32> = found.keys().copied().collect();
-        for (signal, patience) in [(Wakeup::Term, ENDS), (Wakeup::Kill, DIES)] {
-            self.signal(id, dead, &left, (signal, "as a person asked"))?;
-            let until = self.deadline.at_most(patience);
-            for step in Steps::between(Duration::from_millis(5), Duration::from_millis(200)) {
-                let still = self.holders_of(id, dead)?;
-                left.retain(|pid| still.contains_key(pid));
-                if left.is_empty() {
-                    return Ok(found.into_values().collect());
-                }
-                if !until.pause(step) {
-                    break;
-                }
+            if !until.pause(step) {
+                break;
             }
         }
-        let left: Vec<_> = left.iter().filter_map(|pid| found.get(pid)).collect();
-        let left: Vec<_> = left.iter().map(ToString::to_string).collect();
-        let message =
-            format!("processes still have files of the lost disk open: {}", left.join("; "));
-        Err(Error::new(Kind::Busy, message).hint(WHAT_ENDS_IT))
     }
+    let left: Vec<_> = left.iter().filter_map(|pid| found.get(pid)).collect();
+    let left: Vec<_> = left.iter().map(ToString::to_string).collect();
+    let message = format!("processes still have files of the lost disk open: {}", left.join("; "));
+    Err(Error::new(Kind::Busy, message).hint(WHAT_ENDS_IT))
+}
 
-    /// A process id can be another process's by now. So the processes are pinned first, then asked
-    /// for once more: who holds the dead disk then, and is pinned, is the one that is signalled.
-    fn signal(
-        &self,
-        id: &VolumeId,
-        dead: &[DeviceNumber],
-        holders: &BTreeSet<u32>,
-        (signal, why): (Wakeup, &str),
-    ) -> Result<()> {
-        let holders: Vec<_> = holders.iter().copied().collect();
-        for some in holders.chunks(HELD_AT_ONCE) {
-            let pinned: Vec<_> = some
-                .iter()
-                .filter_map(|pid| Some((*pid, self.processes.pin(*pid).ok()?)))
-                .collect();
-            let still = self::holders(&users_of_lost(self.census, self.devices, dead));
-            for (pid, pin) in pinned.into_iter().filter(|(pid, _)| still.contains(pid)) {
-                tracing::warn!(volume = %id, pid, ?signal, "it holds the dead disk: signalled, {why}");
-                self.processes.signal(&pin, signal)?;
-            }
+/// A process id can be another process's by now. So the processes are pinned first, then asked
+/// for once more: who holds the dead disk then, and is pinned, is the one that is signalled.
+fn send_signal(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    dead: &[DeviceNumber],
+    holders: &BTreeSet<u32>,
+    (signal, why): (Wakeup, &str),
+) -> Result<()> {
+    let holders: Vec<_> = holders.iter().copied().collect();
+    for some in holders.chunks(HELD_AT_ONCE) {
+        let pinned: Vec<_> =
+            some.iter().filter_map(|pid| Some((*pid, cx.host.processes.pin(*pid).ok()?))).collect();
+        let still = pod_processes(&users_of_lost(cx.host.census, cx.host.devices, dead));
+        for (pid, pin) in pinned.into_iter().filter(|(pid, _)| still.contains(pid)) {
+            tracing::warn!(volume = %id, pid, ?signal, "it holds the dead disk: signalled, {why}");
+            cx.host.processes.signal(&pin, signal)?;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn call_hook(
-        &self,
-        program: &Path,
-        id: &VolumeId,
-        disk: &Device,
-        healed: &Healed,
-        holders: &BTreeSet<u32>,
-    ) -> Result<()> {
-        let name = self.records.load(id).name.map(|name| name.to_string()).unwrap_or_default();
-        let places: Vec<_> = healed.places.iter().map(|(place, _)| place.as_str()).collect();
-        let pids: Vec<_> = holders.iter().map(ToString::to_string).collect();
-        let facts = [
-            ("INCLOUD_DISK_VOLUME", id.to_string()),
-            ("INCLOUD_DISK_NAME", name),
-            ("INCLOUD_DISK_DEVICE", disk.kernel_node().display().to_string()),
-            ("INCLOUD_DISK_HEALED", places.join("\n")),
-            ("INCLOUD_DISK_LEFT", healed.left.join("\n")),
-            ("INCLOUD_DISK_HOLDERS", pids.join(" ")),
-        ];
-        let said = self.processes.run(program, &facts, self.deadline.at_most(HOOK_LIMIT))?;
-        tracing::info!(volume = %id, program = %program.display(), said, "heal.after was run");
-        Ok(())
-    }
+fn call_hook(
+    cx: &Context<'_>,
+    program: &Path,
+    id: &VolumeId,
+    disk: &Device,
+    healed: &Healed,
+    holders: &BTreeSet<u32>,
+) -> Result<()> {
+    let name = cx.store.records.load(id).name.map(|name| name.to_string()).unwrap_or_default();
+    let places: Vec<_> = healed.places.iter().map(|(place, _)| place.as_str()).collect();
+    let pids: Vec<_> = holders.iter().map(ToString::to_string).collect();
+    let facts = [
+        ("INCLOUD_DISK_VOLUME", id.to_string()),
+        ("INCLOUD_DISK_NAME", name),
+        ("INCLOUD_DISK_DEVICE", disk.kernel_node().display().to_string()),
+        ("INCLOUD_DISK_HEALED", places.join("\n")),
+        ("INCLOUD_DISK_LEFT", healed.left.join("\n")),
+        ("INCLOUD_DISK_HOLDERS", pids.join(" ")),
+    ];
+    let said = cx.host.processes.run(program, &facts, cx.deadline.at_most(HOOK_LIMIT))?;
+    tracing::info!(volume = %id, program = %program.display(), said, "heal.after was run");
+    Ok(())
 }
 
 /// The processes of pods that hold a file. No other process is signalled.
-fn holders(users: &Answer<DeviceUses>) -> BTreeSet<u32> {
+fn pod_processes(users: &Answer<DeviceUses>) -> BTreeSet<u32> {
     let Answer::Told(users) = users else { return BTreeSet::new() };
     let of_pods = users.files.iter().filter(|one| one.process.owner.pod.is_some());
     of_pods.map(|one| one.process.pid).collect()
@@ -182,7 +170,7 @@ mod tests {
         };
         let files = vec![file(7, Some("a")), file(8, None), file(9, Some("b")), file(7, Some("a"))];
         let users = DeviceUses { files, ..DeviceUses::default() };
-        assert_eq!(holders(&Answer::Told(users)), BTreeSet::from([7, 9]));
-        assert!(holders(&Answer::CannotTell("no /proc".to_owned())).is_empty());
+        assert_eq!(pod_processes(&Answer::Told(users)), BTreeSet::from([7, 9]));
+        assert!(pod_processes(&Answer::CannotTell("no /proc".to_owned())).is_empty());
     }
 }

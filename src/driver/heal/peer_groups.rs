@@ -1,9 +1,8 @@
 //! With whom mounts shared and whom they followed: their new ones go where those are now.
-
-use crate::heal::recovery::Recovery;
+use crate::context::Context;
+use crate::heal::recovery;
 use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Census, Mounts, PeerGroup, Remounts, SwitchRequest};
+use crate::host::{PeerGroup, SwitchRequest};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
@@ -60,81 +59,71 @@ fn has_come_beneath(old: &Mount, table: &MountTable, disk: DeviceNumber) -> bool
         .any(|below| below.id == old.parent && below.number == disk && below.target == old.target)
 }
 
-/// The peer groups of replaced mounts.
-pub(crate) struct PeerGroups<'a> {
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) remounts: &'a dyn Remounts,
+/// The peer group that the machine's own old mounts were in, those included that an interrupted
+/// heal has switched already. All of it was written down before anything was switched.
+pub(crate) fn group_state(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> PeerGroupState {
+    let was = recovery::switching(&cx.store.records.load(id));
+    let own = cx.host.census.own_namespace().ok();
+    // What they stand on is in groups of its own.
+    let mounts = of(&was, own).into_iter().flat_map(|one| &one.mounts);
+    let shared: Vec<(u32, &PathBuf)> = mounts
+        .filter(|mount| mount.id.is_none())
+        .filter_map(|mount| Some((group_of(&mount.propagation, "shared:")?, &mount.target)))
+        .collect();
+    let group = shared.first().map(|(group, _)| *group);
+    let places = shared.iter().filter(|(of, _)| Some(*of) == group).map(|(_, place)| *place);
+    let has_come = |place: &PathBuf| {
+        let look = cx.host.mounts.standing_at(place).ok()?;
+        let top = look.top().ok()??;
+        stands_for_group(top, disk.number).then(|| cx.host.mounts.open_root(top).ok())?
+    };
+    let peer = places.clone().find_map(has_come);
+    PeerGroupState { own, was, group, peer }
 }
 
-impl PeerGroups<'_> {
-    /// The peer group that the machine's own old mounts were in, those included that an interrupted
-    /// heal has switched already. All of it was written down before anything was switched.
-    pub(crate) fn group_state(&self, id: &VolumeId, disk: &Device) -> PeerGroupState {
-        let was = Recovery::switching(&self.records.load(id));
-        let own = self.census.own_namespace().ok();
-        // What they stand on is in groups of its own.
-        let mounts = of(&was, own).into_iter().flat_map(|one| &one.mounts);
-        let shared: Vec<(u32, &PathBuf)> = mounts
-            .filter(|mount| mount.id.is_none())
-            .filter_map(|mount| Some((group_of(&mount.propagation, "shared:")?, &mount.target)))
-            .collect();
-        let group = shared.first().map(|(group, _)| *group);
-        let places = shared.iter().filter(|(of, _)| Some(*of) == group).map(|(_, place)| *place);
-        let has_come = |place: &PathBuf| {
-            let look = self.mounts.standing_at(place).ok()?;
-            let top = look.top().ok()??;
-            stands_for_group(top, disk.number).then(|| self.mounts.open_root(top).ok())?
-        };
-        let peer = places.clone().find_map(has_come);
-        PeerGroupState { own, was, group, peer }
-    }
-
-    /// Switches the machine's own mounts: those first whose new one came already, under the old one,
-    /// for in what it shares with the others are to be.
-    pub(crate) fn switch_own(
-        &self,
-        id: &VolumeId,
-        disk: &Device,
-        own: &[Mount],
-        fresh: &File,
-        deadline: Deadline,
-    ) -> Result<Vec<Switched>> {
-        let table = self.mounts.table()?;
-        let (halves, others): (Vec<Mount>, Vec<Mount>) =
-            own.iter().cloned().partition(|old| has_come_beneath(old, &table, disk.number));
-        let mut done = Vec::new();
-        for part in [halves, others].iter().filter(|part| !part.is_empty()) {
-            let group_state = self.group_state(id, disk);
-            done.extend(self.remounts.switch(&SwitchRequest {
-                namespace: None,
-                stale: &group_state.as_they_were(group_state.own, part),
-                fresh: fresh.as_fd(),
-                group: group_state.group(group_state.peer.as_ref().or(Some(fresh))),
-                deadline,
-            })?);
-        }
-        Ok(done)
-    }
-
-    /// Switches the mounts of another namespace.
-    pub(crate) fn switch_in(
-        &self,
-        group_state: &PeerGroupState,
-        one: &NamespaceUse,
-        fresh: &File,
-        deadline: Deadline,
-    ) -> Result<Vec<Switched>> {
-        let door = self.census.open_namespace(one)?;
-        self.remounts.switch(&SwitchRequest {
-            namespace: Some(&door),
-            stale: &group_state.as_they_were(one.id, &one.mounts),
+/// Switches the machine's own mounts: those first whose new one came already, under the old one,
+/// for in what it shares with the others are to be.
+pub(crate) fn switch_own(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    disk: &Device,
+    own: &[Mount],
+    fresh: &File,
+    deadline: Deadline,
+) -> Result<Vec<Switched>> {
+    let table = cx.host.mounts.table()?;
+    let (halves, others): (Vec<Mount>, Vec<Mount>) =
+        own.iter().cloned().partition(|old| has_come_beneath(old, &table, disk.number));
+    let mut done = Vec::new();
+    for part in [halves, others].iter().filter(|part| !part.is_empty()) {
+        let group_state = group_state(cx, id, disk);
+        done.extend(cx.host.remounts.switch(&SwitchRequest {
+            namespace: None,
+            stale: &group_state.as_they_were(group_state.own, part),
             fresh: fresh.as_fd(),
-            group: group_state.group(group_state.peer.as_ref()),
+            group: group_state.group(group_state.peer.as_ref().or(Some(fresh))),
             deadline,
-        })
+        })?);
     }
+    Ok(done)
+}
+
+/// Switches the mounts of another namespace.
+pub(crate) fn switch_in(
+    cx: &Context<'_>,
+    group_state: &PeerGroupState,
+    one: &NamespaceUse,
+    fresh: &File,
+    deadline: Deadline,
+) -> Result<Vec<Switched>> {
+    let door = cx.host.census.open_namespace(one)?;
+    cx.host.remounts.switch(&SwitchRequest {
+        namespace: Some(&door),
+        stale: &group_state.as_they_were(one.id, &one.mounts),
+        fresh: fresh.as_fd(),
+        group: group_state.group(group_state.peer.as_ref()),
+        deadline,
+    })
 }
 
 #[cfg(test)]

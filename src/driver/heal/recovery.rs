@@ -1,18 +1,16 @@
 //! Heals that were killed: what one changes for a moment is remembered before, and put right by the
 //! next call.
 
+use crate::context::Context;
 use crate::failpoints;
-use crate::guard::flush::Flushing;
-use crate::guard::remote_mark::RemoteMarks;
+use crate::guard::{flush, remote_mark};
 use crate::heal::diagnosis::StaleMounts;
 use crate::heal::time_shares::TimeShares;
 use crate::host::child::{Ended, FileSystemKeeper};
 use crate::host::clock::Deadline;
-use crate::host::files;
-use crate::host::locks::{Locked, Locks};
+use crate::host::locks::Locked;
 use crate::host::machine::boot_id;
-use crate::host::records::Records;
-use crate::host::{Census, Devices, Mounts, Remounts, SwitchRequest};
+use crate::host::{SwitchRequest, files};
 use crate::lookup::disk_numbers::labelled;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
@@ -26,7 +24,7 @@ use crate::model::record::{NamespaceSign, Switching, VolumeRecord};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long the last reference to a dead disk may take to go.
@@ -51,319 +49,302 @@ type Unkept = Vec<(DeviceNumber, Error)>;
 /// Where old mounts stand no more, by namespace.
 pub(crate) type Finished = HashMap<NamespaceId, HashSet<PathBuf>>;
 
-/// What killed heals left.
-#[expect(missing_debug_implementations, reason = "it borrows ports")]
-pub struct Recovery<'a> {
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) locks: &'a Locks,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) remounts: &'a dyn Remounts,
-    pub(crate) heal_mode: HealMode,
-    pub(crate) scratch: &'a Path,
-    pub(crate) operation: &'a str,
-    pub(crate) deadline: Deadline,
-    pub(crate) flushing: &'a Flushing<'a>,
-    pub(crate) marks: &'a RemoteMarks<'a>,
+/// Writes down what the switches of the machine's own mounts will change for a moment. Nothing
+/// is changed before this is on the disk.
+pub(crate) fn intend_own(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    own: &[Mount],
+    fresh: &File,
+    shares: TimeShares,
+) -> Result<()> {
+    tracing::info!(volume = %id, method = %cx.host.remounts.method(), "how mounts are replaced");
+    if own.is_empty() {
+        return Ok(());
+    }
+    let (fresh, deadline) = (fresh.as_fd(), shares.until);
+    let request = SwitchRequest { namespace: None, stale: own, fresh, group: None, deadline };
+    let changes = cx.host.remounts.will_change(&request)?;
+    write_down(cx, id, vec![(cx.host.census.sign_of(None)?, changes)])
 }
 
-impl Recovery<'_> {
-    /// Writes down what the switches of the machine's own mounts will change for a moment. Nothing
-    /// is changed before this is on the disk.
-    pub(crate) fn intend_own(
-        &self,
-        id: &VolumeId,
-        own: &[Mount],
-        fresh: &File,
-        shares: TimeShares,
-    ) -> Result<()> {
-        tracing::info!(volume = %id, method = %self.remounts.method(), "how mounts are replaced");
-        if own.is_empty() {
-            return Ok(());
-        }
-        let (fresh, deadline) = (fresh.as_fd(), shares.until);
-        let request = SwitchRequest { namespace: None, stale: own, fresh, group: None, deadline };
-        let changes = self.remounts.will_change(&request)?;
-        self.write_down(id, vec![(self.census.sign_of(None)?, changes)])
-    }
-
-    /// What the switches in another namespace will change for a moment.
-    pub(crate) fn changes_in(
-        &self,
-        one: &NamespaceUse,
-        fresh: &File,
-        deadline: Deadline,
-    ) -> Result<(NamespaceSign, Vec<MountIntent>)> {
-        let door = self.census.open_namespace(one)?;
-        let (namespace, stale, fresh) = (Some(&door), one.mounts.as_slice(), fresh.as_fd());
-        let request = SwitchRequest { namespace, stale, fresh, group: None, deadline };
-        let changes = self.remounts.will_change(&request)?;
-        if is_too_much(&changes) {
-            let count = changes.len();
-            return Err(Error::refused(format!(
-                "{count} mounts would have to be put right after it"
-            ))
+/// What the switches in another namespace will change for a moment.
+pub(crate) fn changes_in(
+    cx: &Context<'_>,
+    one: &NamespaceUse,
+    fresh: &File,
+    deadline: Deadline,
+) -> Result<(NamespaceSign, Vec<MountIntent>)> {
+    let door = cx.host.census.open_namespace(one)?;
+    let (namespace, stale, fresh) = (Some(&door), one.mounts.as_slice(), fresh.as_fd());
+    let request = SwitchRequest { namespace, stale, fresh, group: None, deadline };
+    let changes = cx.host.remounts.will_change(&request)?;
+    if is_too_much(&changes) {
+        let count = changes.len();
+        return Err(Error::refused(format!("{count} mounts would have to be put right after it"))
             .hint("restart the container"));
-        }
-        Ok((self.census.sign_of(Some(one))?, changes))
     }
+    Ok((cx.host.census.sign_of(Some(one))?, changes))
+}
 
-    /// Remembers what the switches change in these namespaces, before they do.
-    pub(crate) fn write_down(
-        &self,
-        id: &VolumeId,
-        all: Vec<(NamespaceSign, Vec<MountIntent>)>,
-    ) -> Result<()> {
-        let all: Vec<_> = all.into_iter().filter(|(_, changes)| !changes.is_empty()).collect();
-        if all.is_empty() {
-            return Ok(());
+/// Remembers what the switches change in these namespaces, before they do.
+pub(crate) fn write_down(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    all: Vec<(NamespaceSign, Vec<MountIntent>)>,
+) -> Result<()> {
+    let all: Vec<_> = all.into_iter().filter(|(_, changes)| !changes.is_empty()).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let boot = boot_id();
+    cx.store.records.update(id, |record| {
+        for (sign, changes) in all {
+            record.will_switch(&boot, sign, changes);
         }
-        let boot = boot_id();
-        self.records.update(id, |record| {
-            for (sign, changes) in all {
-                record.will_switch(&boot, sign, changes);
+    })?;
+    failpoints::step("heal.intended");
+    Ok(())
+}
+
+/// Whether there is room to write down these changes beside what is remembered and `more`. What is written down of
+/// them takes none: else what an earlier heal could not finish would keep itself from its end.
+pub(crate) fn has_room_for(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    (sign, changes): &(NamespaceSign, Vec<MountIntent>),
+    kind: usize,
+    more: usize,
+) -> bool {
+    let free = MOST_BYTES_OF_ALL[kind].saturating_sub(more);
+    has_room(&begun(cx, id), sign, changes, free)
+}
+
+/// What earlier heals of the volume wrote down, and did not end.
+pub(crate) fn begun(cx: &Context<'_>, id: &VolumeId) -> Vec<Switching> {
+    switching(&cx.store.records.load(id))
+}
+
+/// What is remembered and still means something.
+pub(crate) fn switching(record: &VolumeRecord) -> Vec<Switching> {
+    let boot = boot_id();
+    record.switching.iter().filter(|one| one.boot == boot).cloned().collect()
+}
+
+/// Puts right what a killed heal left changed; answers the namespaces where that failed, or
+/// nothing if there was no such heal.
+pub(crate) fn set_back(cx: &Context<'_>, id: &VolumeId) -> Option<Vec<NamespaceId>> {
+    let record = cx.store.records.load(id);
+    let (mut failed, mut gone) = (Vec::new(), Vec::new());
+    // Those who live there can hold it up, and they must not hold up the rest.
+    let until = cx.deadline.at_most(cx.deadline.remaining() / 8);
+    for one in &switching(&record) {
+        let number = NamespaceId(one.sign.namespace);
+        let limit = until.at_most(SET_BACK_WAIT);
+        if limit.over() {
+            failed.push(number);
+            continue;
+        }
+        let put_right = cx.host.census.find_namespace(&one.sign).and_then(|door| {
+            if let Some(door) = door {
+                return cx.host.remounts.set_back(Some(&door), &one.mounts, limit);
             }
-        })?;
-        failpoints::step("heal.intended");
-        Ok(())
-    }
-
-    /// Whether there is room to write down these changes beside what is remembered and `more`. What is written down of
-    /// them takes none: else what an earlier heal could not finish would keep itself from its end.
-    pub(crate) fn has_room_for(
-        &self,
-        id: &VolumeId,
-        (sign, changes): &(NamespaceSign, Vec<MountIntent>),
-        kind: usize,
-        more: usize,
-    ) -> bool {
-        let free = MOST_BYTES_OF_ALL[kind].saturating_sub(more);
-        has_room(&self.begun(id), sign, changes, free)
-    }
-
-    /// What earlier heals of the volume wrote down, and did not end.
-    pub(crate) fn begun(&self, id: &VolumeId) -> Vec<Switching> {
-        Self::switching(&self.records.load(id))
-    }
-
-    /// What is remembered and still means something.
-    pub(crate) fn switching(record: &VolumeRecord) -> Vec<Switching> {
-        let boot = boot_id();
-        record.switching.iter().filter(|one| one.boot == boot).cloned().collect()
-    }
-
-    /// Puts right what a killed heal left changed; answers the namespaces where that failed, or
-    /// nothing if there was no such heal.
-    pub(crate) fn set_back(&self, id: &VolumeId) -> Option<Vec<NamespaceId>> {
-        let record = self.records.load(id);
-        let (mut failed, mut gone) = (Vec::new(), Vec::new());
-        // Those who live there can hold it up, and they must not hold up the rest.
-        let until = self.deadline.at_most(self.deadline.remaining() / 8);
-        for one in &Self::switching(&record) {
-            let number = NamespaceId(one.sign.namespace);
-            let limit = until.at_most(SET_BACK_WAIT);
-            if limit.over() {
-                failed.push(number);
-                continue;
-            }
-            let put_right = self.census.find_namespace(&one.sign).and_then(|door| {
-                if let Some(door) = door {
-                    return self.remounts.set_back(Some(&door), &one.mounts, limit);
-                }
-                gone.push(one.sign);
-                Ok(())
-            });
-            if let Err(error) = put_right {
-                tracing::warn!(volume = %id, namespace = %number, %error, "what an interrupted heal left is not put right");
-                failed.push(number);
-            }
-        }
-        // Another one may have its number by now, and must not be taken for it.
-        if !gone.is_empty() {
-            let noted = |record: &mut VolumeRecord| forget_gone(&mut record.switching, &gone);
-            if let Err(error) = self.records.update(id, noted) {
-                tracing::warn!(volume = %id, %error, "that mount namespaces have gone is not remembered");
-            }
-        }
-        (!record.switching.is_empty()).then_some(failed)
-    }
-
-    /// Each call that concerns the volume begins with this: what an earlier one left that was
-    /// killed, or ran out of time, goes. What cannot go is found by the exclusive open, and named
-    /// there. The caller holds the volume's lock.
-    pub(crate) fn end_leftovers(&self, id: &VolumeId) {
-        self.devices.tidy(id);
-        if let Err(error) = self.clear_scratch(id) {
-            tracing::warn!(volume = %id, %error, "what an interrupted heal left stays mounted");
-        }
-    }
-
-    /// Removes the volume's link from `/dev`, if it is no longer mounted. The caller holds its lock.
-    pub(crate) fn remove_link(&self, id: &VolumeId) {
-        if self.devices.has_link(id)
-            && self.mounts.table().is_ok_and(|table| labelled(&table, id).next().is_none())
-        {
-            self.devices.remove_link(id);
-        }
-    }
-
-    /// The same for all volumes, where no call comes for them: the timer asks for it. kubelet does
-    /// not even call as long as another mount of the disk stands. And the mark in the cloud goes
-    /// where the last user has ended since.
-    pub fn end_all_leftovers(&self) {
-        for id in self.volumes_with_leftovers() {
-            // A call that works on it just now does the same.
-            let now = Deadline::after(Duration::ZERO);
-            let Ok(Locked::Held(_lock)) = self.locks.take(&id, self.operation, now) else {
-                continue;
-            };
-            self.end_leftovers(&id);
-            self.remove_link(&id);
-            // Where nothing is healed nothing else puts it right before the next call.
-            if self.heal_mode == HealMode::Off {
-                self.set_back(&id);
-            }
-            self.marks.unmark_mounted(&id);
-        }
-    }
-
-    fn volumes_with_leftovers(&self) -> BTreeSet<VolumeId> {
-        let named = files::names_in(self.scratch).into_iter();
-        let mut ids: BTreeSet<_> = named.filter_map(|name| VolumeId::parse(&name).ok()).collect();
-        let table = self.mounts.table().ok();
-        let has_stale_link = |id: &VolumeId| {
-            self.devices.has_link(id)
-                && table.as_ref().is_some_and(|table| labelled(table, id).next().is_none())
-        };
-        let records = self.records.list().unwrap_or_default().into_iter();
-        let left = records.filter(|one| has_leftovers(one) || has_stale_link(&one.volume));
-        ids.extend(left.map(|record| record.volume));
-        // A call that was killed leaves its lock's file.
-        ids.extend(self.locks.files());
-        ids
-    }
-
-    /// The folder where a heal mounts for a moment.
-    pub(crate) fn scratch_of(&self, id: &VolumeId) -> PathBuf {
-        self.scratch.join(id.as_str())
-    }
-
-    fn clear_scratch(&self, id: &VolumeId) -> Result<()> {
-        let folder = self.scratch_of(id);
-        // Where there is no folder nothing is mounted.
-        if files::is_missing(&folder) {
-            return Ok(());
-        }
-        loop {
-            let look = self.mounts.standing_at(&folder)?;
-            let Some(mount) = look.top()? else { break };
-            if self.devices.is_gone(mount.disk)? {
-                self.mounts.unmount_dead(mount, self.deadline)?;
-                continue;
-            }
-            self.flushing.flush_if_last(&look.table, mount, Some(id), self.deadline)?;
-            if let Err(error) = self.mounts.unmount(mount, self.deadline) {
-                if error.kind != Kind::Busy {
-                    return Err(error);
-                }
-                // It stands in the way of no other, whichever of them keeps what.
-                tracing::warn!(volume = %id, %error, "busy: its users keep what they hold");
-                self.mounts.unmount_dead(mount, self.deadline)?;
-            }
-        }
-        self.mounts.remove_folder(&folder)
-    }
-
-    /// Where nothing is to be switched any more: what is put right is forgotten.
-    pub(crate) fn set_back_for_good(&self, id: &VolumeId) {
-        if let Some(failed) = self.set_back(id) {
-            self.forget_switching(id, &failed, &Finished::new());
-        }
-    }
-
-    /// A heal has come to its end: what it remembered is forgotten, but for the namespaces of which
-    /// nothing is known, and there for what is finished: else those would fill the record for good. `again` is whether an earlier one, or a round of this one, was interrupted: what that
-    /// changed is looked after once more, for only now all of it is in its place.
-    pub(crate) fn is_switched(
-        &self,
-        id: &VolumeId,
-        again: bool,
-        mut unknown: Vec<NamespaceId>,
-        finished: &Finished,
-    ) {
-        if again {
-            unknown.extend(self.set_back(id).unwrap_or_default());
-        }
-        self.forget_switching(id, &unknown, finished);
-    }
-
-    fn forget_switching(&self, id: &VolumeId, but: &[NamespaceId], finished: &Finished) {
-        if self.records.load(id).switching.is_empty() {
-            return;
-        }
-        let forgotten = self.records.update(id, |record| {
-            forget(&mut record.switching, but, finished);
+            gone.push(one.sign);
+            Ok(())
         });
-        if let Err(error) = forgotten {
-            tracing::warn!(volume = %id, %error, "the end of the heal is not remembered");
+        if let Err(error) = put_right {
+            tracing::warn!(volume = %id, namespace = %number, %error, "what an interrupted heal left is not put right");
+            failed.push(number);
         }
     }
-
-    /// Lets other processes keep the dead file systems, so that none of the many that let go of
-    /// them here is the last. Of one that cannot be reached nothing is to be switched either: those
-    /// are answered too.
-    pub(crate) fn keep_dead(&self, stale: &StaleMounts, until: Deadline) -> (Keepers, Unkept) {
-        let (mut all, mut unkept) = (Vec::new(), Vec::new());
-        for number in &stale.dead {
-            let of = |mounts: &[Mount]| -> Vec<Mount> {
-                // One does; where the first hundred cannot be reached the next ones are no better.
-                mounts.iter().filter(|mount| mount.number == *number).take(100).cloned().collect()
-            };
-            let own = || self.remounts.keep(None, &of(&stale.own), until);
-            let there = |one: &NamespaceUse| {
-                let mounts = of(&one.mounts);
-                if mounts.is_empty() {
-                    return Ok(None);
-                }
-                if until.over() {
-                    return Err(Error::new(Kind::Timeout, "no time was left"));
-                }
-                let door = self.census.open_namespace(one)?;
-                self.remounts.keep(Some(&door), &mounts, until.at_most(KEEP_WAIT))
-            };
-            let others = stale.elsewhere.iter().map(there);
-            let (mut kept, mut failure) = (None, None);
-            for tried in std::iter::once_with(own).chain(others) {
-                match tried {
-                    Ok(Some(keeper)) => kept = Some(keeper),
-                    Ok(None) => {}
-                    Err(error) => failure = Some(error),
-                }
-                if kept.is_some() {
-                    break;
-                }
-            }
-            match (kept, failure) {
-                (Some(keeper), _) => all.push((*number, keeper)),
-                (None, Some(error)) => unkept.push((*number, error)),
-                (None, None) => {}
-            }
+    // Another one may have its number by now, and must not be taken for it.
+    if !gone.is_empty() {
+        let noted = |record: &mut VolumeRecord| forget_gone(&mut record.switching, &gone);
+        if let Err(error) = cx.store.records.update(id, noted) {
+            tracing::warn!(volume = %id, %error, "that mount namespaces have gone is not remembered");
         }
-        (all, unkept)
     }
+    (!record.switching.is_empty()).then_some(failed)
+}
 
-    /// Ends that. What hangs is left alone, and told.
-    pub(crate) fn let_go(&self, kept: Keepers) -> Vec<String> {
-        let ended = |(number, keeper): (DeviceNumber, FileSystemKeeper)| {
-            let pid = keeper.pid();
-            let hangs = keeper.release(self.deadline.at_most(LET_GO_WAIT)) == Ended::Hangs;
-            hangs.then(|| {
-                format!("the kernel does not let go of the dead disk {number}: process {pid} waits for it, and goes with it; see the kernel's log")
-            })
+/// Each call that concerns the volume begins with this: what an earlier one left that was
+/// killed, or ran out of time, goes. What cannot go is found by the exclusive open, and named
+/// there. The caller holds the volume's lock.
+pub(crate) fn end_leftovers(cx: &Context<'_>, id: &VolumeId) {
+    cx.host.devices.tidy(id);
+    if let Err(error) = clear_scratch(cx, id) {
+        tracing::warn!(volume = %id, %error, "what an interrupted heal left stays mounted");
+    }
+}
+
+/// Removes the volume's link from `/dev`, if it is no longer mounted. The caller holds its lock.
+pub(crate) fn remove_link(cx: &Context<'_>, id: &VolumeId) {
+    if cx.host.devices.has_link(id)
+        && cx.host.mounts.table().is_ok_and(|table| labelled(&table, id).next().is_none())
+    {
+        cx.host.devices.remove_link(id);
+    }
+}
+
+/// The same for all volumes, where no call comes for them: the timer asks for it. kubelet does
+/// not even call as long as another mount of the disk stands. And the mark in the cloud goes
+/// where the last user has ended since.
+pub fn end_all_leftovers(cx: &Context<'_>) {
+    for id in volumes_with_leftovers(cx) {
+        // A call that works on it just now does the same.
+        let now = Deadline::after(Duration::ZERO);
+        let Ok(Locked::Held(_lock)) = cx.store.locks.take(&id, cx.operation, now) else {
+            continue;
         };
-        kept.into_iter().filter_map(ended).collect()
+        end_leftovers(cx, &id);
+        remove_link(cx, &id);
+        // Where nothing is healed nothing else puts it right before the next call.
+        if cx.policy.heal == HealMode::Off {
+            set_back(cx, &id);
+        }
+        remote_mark::unmark_mounted(cx, &id);
     }
+}
+
+fn volumes_with_leftovers(cx: &Context<'_>) -> BTreeSet<VolumeId> {
+    let named = files::names_in(cx.store.scratch).into_iter();
+    let mut ids: BTreeSet<_> = named.filter_map(|name| VolumeId::parse(&name).ok()).collect();
+    let table = cx.host.mounts.table().ok();
+    let has_stale_link = |id: &VolumeId| {
+        cx.host.devices.has_link(id)
+            && table.as_ref().is_some_and(|table| labelled(table, id).next().is_none())
+    };
+    let records = cx.store.records.list().unwrap_or_default().into_iter();
+    let left = records.filter(|one| has_leftovers(one) || has_stale_link(&one.volume));
+    ids.extend(left.map(|record| record.volume));
+    // A call that was killed leaves its lock's file.
+    ids.extend(cx.store.locks.files());
+    ids
+}
+
+/// The folder where a heal mounts for a moment.
+pub(crate) fn scratch_of(cx: &Context<'_>, id: &VolumeId) -> PathBuf {
+    cx.store.scratch.join(id.as_str())
+}
+
+fn clear_scratch(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
+    let folder = scratch_of(cx, id);
+    // Where there is no folder nothing is mounted.
+    if files::is_missing(&folder) {
+        return Ok(());
+    }
+    loop {
+        let look = cx.host.mounts.standing_at(&folder)?;
+        let Some(mount) = look.top()? else { break };
+        if cx.host.devices.is_gone(mount.disk)? {
+            cx.host.mounts.unmount_dead(mount, cx.deadline)?;
+            continue;
+        }
+        flush::flush_if_last(cx, &look.table, mount, Some(id), cx.deadline)?;
+        if let Err(error) = cx.host.mounts.unmount(mount, cx.deadline) {
+            if error.kind != Kind::Busy {
+                return Err(error);
+            }
+            // It stands in the way of no other, whichever of them keeps what.
+            tracing::warn!(volume = %id, %error, "busy: its users keep what they hold");
+            cx.host.mounts.unmount_dead(mount, cx.deadline)?;
+        }
+    }
+    cx.host.mounts.remove_folder(&folder)
+}
+
+/// Where nothing is to be switched any more: what is put right is forgotten.
+pub(crate) fn set_back_for_good(cx: &Context<'_>, id: &VolumeId) {
+    if let Some(failed) = set_back(cx, id) {
+        forget_switching(cx, id, &failed, &Finished::new());
+    }
+}
+
+/// A heal has come to its end: what it remembered is forgotten, but for the namespaces of which
+/// nothing is known, and there for what is finished: else those would fill the record for good. `again` is whether an earlier one, or a round of this one, was interrupted: what that
+/// changed is looked after once more, for only now all of it is in its place.
+pub(crate) fn is_switched(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    again: bool,
+    mut unknown: Vec<NamespaceId>,
+    finished: &Finished,
+) {
+    if again {
+        unknown.extend(set_back(cx, id).unwrap_or_default());
+    }
+    forget_switching(cx, id, &unknown, finished);
+}
+
+fn forget_switching(cx: &Context<'_>, id: &VolumeId, but: &[NamespaceId], finished: &Finished) {
+    if cx.store.records.load(id).switching.is_empty() {
+        return;
+    }
+    let forgotten = cx.store.records.update(id, |record| {
+        forget(&mut record.switching, but, finished);
+    });
+    if let Err(error) = forgotten {
+        tracing::warn!(volume = %id, %error, "the end of the heal is not remembered");
+    }
+}
+
+/// Lets other processes keep the dead file systems, so that none of the many that let go of
+/// them here is the last. Of one that cannot be reached nothing is to be switched either: those
+/// are answered too.
+pub(crate) fn keep_dead(
+    cx: &Context<'_>,
+    stale: &StaleMounts,
+    until: Deadline,
+) -> (Keepers, Unkept) {
+    let (mut all, mut unkept) = (Vec::new(), Vec::new());
+    for number in &stale.dead {
+        let of = |mounts: &[Mount]| -> Vec<Mount> {
+            // One does; where the first hundred cannot be reached the next ones are no better.
+            mounts.iter().filter(|mount| mount.number == *number).take(100).cloned().collect()
+        };
+        let own = || cx.host.remounts.keep(None, &of(&stale.own), until);
+        let there = |one: &NamespaceUse| {
+            let mounts = of(&one.mounts);
+            if mounts.is_empty() {
+                return Ok(None);
+            }
+            if until.over() {
+                return Err(Error::new(Kind::Timeout, "no time was left"));
+            }
+            let door = cx.host.census.open_namespace(one)?;
+            cx.host.remounts.keep(Some(&door), &mounts, until.at_most(KEEP_WAIT))
+        };
+        let others = stale.elsewhere.iter().map(there);
+        let (mut kept, mut failure) = (None, None);
+        for tried in std::iter::once_with(own).chain(others) {
+            match tried {
+                Ok(Some(keeper)) => kept = Some(keeper),
+                Ok(None) => {}
+                Err(error) => failure = Some(error),
+            }
+            if kept.is_some() {
+                break;
+            }
+        }
+        match (kept, failure) {
+            (Some(keeper), _) => all.push((*number, keeper)),
+            (None, Some(error)) => unkept.push((*number, error)),
+            (None, None) => {}
+        }
+    }
+    (all, unkept)
+}
+
+/// Ends that. What hangs is left alone, and told.
+pub(crate) fn let_go(cx: &Context<'_>, kept: Keepers) -> Vec<String> {
+    let ended = |(number, keeper): (DeviceNumber, FileSystemKeeper)| {
+        let pid = keeper.pid();
+        let hangs = keeper.release(cx.deadline.at_most(LET_GO_WAIT)) == Ended::Hangs;
+        hangs.then(|| {
+            format!("the kernel does not let go of the dead disk {number}: process {pid} waits for it, and goes with it; see the kernel's log")
+        })
+    };
+    kept.into_iter().filter_map(ended).collect()
 }
 
 /// Whether a heal has not ended what it began, or the mark of a mount that is over may be there still.

@@ -7,13 +7,12 @@
 //! next heal (the timer's at the latest), which begins with another one by chance, so that no one can
 //! arrange to be always before the rest.
 
-use crate::failpoints;
+use crate::context::Context;
 use crate::heal::diagnosis::StaleMounts;
 use crate::heal::outcome::{Healed, place_of, tell};
-use crate::heal::peer_groups::PeerGroups;
-use crate::heal::recovery::{Finished, Recovery, bytes_of};
+use crate::heal::peer_groups;
+use crate::heal::recovery::{self, Finished, bytes_of};
 use crate::heal::time_shares::{EACH, TimeShares};
-use crate::host::Census;
 use crate::host::clock::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -22,7 +21,7 @@ use crate::model::mount::disk_users::{Answer, NAMESPACE_GOES_WITHIN, NamespaceId
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{ReplacementOutcome, Switched};
 use crate::model::record::Switching;
-use crate::ownership::Ownership;
+use crate::{failpoints, ownership};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -140,214 +139,200 @@ impl Replacing {
     }
 }
 
-/// Mounts on dead disks are replaced, namespace by namespace.
-pub(crate) struct Replacement<'a> {
-    pub(crate) census: &'a dyn Census,
-    pub(crate) ownership: &'a Ownership<'a>,
-    pub(crate) recovery: &'a Recovery<'a>,
-    pub(crate) peer_groups: &'a PeerGroups<'a>,
-}
-
-impl Replacement<'_> {
-    /// Replaces all that can be reached in time, round by round until nothing of it is stale.
-    pub(crate) fn switch_everywhere(
-        &self,
-        id: &VolumeId,
-        (stale, disk): (&StaleMounts, &Device),
-        fresh: &File,
-        again: bool,
-        shares: TimeShares,
-    ) -> Result<Healed> {
-        let consumers = self.ownership.consumers_of(id);
-        let mut replacing = Replacing::default();
-        let mut not_reached: Vec<NamespaceId> = Vec::new();
-        let begun = self.recovery.begun(id);
-        let mut visits = in_order(stale.elsewhere.clone(), &consumers, &begun);
-        // Before anything is switched, for as long as may be: what others shared with or followed
-        // shows only until then.
-        self.recovery.intend_own(id, &stale.own, fresh, shares)?;
-        self.intend_all(id, &mut visits, fresh, shares.part(0.25))?;
-        if !stale.own.is_empty() {
-            match self.peer_groups.switch_own(id, disk, &stale.own, fresh, shares.until) {
-                Ok(done) => {
-                    tell(id, "this machine", &done);
-                    replacing.healed.places.push(("this machine".to_owned(), done));
-                }
-                Err(error) => {
-                    tracing::warn!(volume = %id, %error, "this machine's own mounts are not switched");
-                    replacing.healed.left.push(format!("this machine's own mounts: {error}"));
-                    not_reached.extend(self.census.own_namespace().ok());
-                }
+/// Replaces all that can be reached in time, round by round until nothing of it is stale.
+pub(crate) fn switch_everywhere(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    (stale, disk): (&StaleMounts, &Device),
+    fresh: &File,
+    again: bool,
+    shares: TimeShares,
+) -> Result<Healed> {
+    let consumers = ownership::consumers_of(cx, id);
+    let mut replacing = Replacing::default();
+    let mut not_reached: Vec<NamespaceId> = Vec::new();
+    let begun = recovery::begun(cx, id);
+    let mut visits = in_order(stale.elsewhere.clone(), &consumers, &begun);
+    // Before anything is switched, for as long as may be: what others shared with or followed
+    // shows only until then.
+    recovery::intend_own(cx, id, &stale.own, fresh, shares)?;
+    intend_all(cx, id, &mut visits, fresh, shares.part(0.25))?;
+    if !stale.own.is_empty() {
+        match peer_groups::switch_own(cx, id, disk, &stale.own, fresh, shares.until) {
+            Ok(done) => {
+                tell(id, "this machine", &done);
+                replacing.healed.places.push(("this machine".to_owned(), done));
             }
-            failpoints::step("heal.own");
+            Err(error) => {
+                tracing::warn!(volume = %id, %error, "this machine's own mounts are not switched");
+                replacing.healed.left.push(format!("this machine's own mounts: {error}"));
+                not_reached.extend(cx.host.census.own_namespace().ok());
+            }
         }
-        let mut next = stale.elsewhere.clone();
-        // What no round has tried is not told as left while there is time: it may be a process that only
-        // passes, and is gone at the next look.
-        let mut tried = BTreeSet::new();
-        for round in 0..ROUNDS {
-            if round > 0 {
-                visits = in_order(next.clone(), &consumers, &begun);
-            }
-            tried.extend(visits.iter().map(|visit| visit.one.id));
-            let group_state = self.peer_groups.group_state(id, disk);
-            replacing.progress = false;
-            for kind in 0..EACH.len() {
-                let limit = shares.of_kind(kind);
-                for visit in visits.iter_mut().filter(|visit| visit.kind == kind) {
-                    if limit.over() {
-                        break;
-                    }
-                    let limit = limit.at_most(shares.of_one(kind));
-                    self.visit(id, visit, fresh, limit, &mut replacing, &group_state);
+        failpoints::step("heal.own");
+    }
+    let mut next = stale.elsewhere.clone();
+    // What no round has tried is not told as left while there is time: it may be a process that only
+    // passes, and is gone at the next look.
+    let mut tried = BTreeSet::new();
+    for round in 0..ROUNDS {
+        if round > 0 {
+            visits = in_order(next.clone(), &consumers, &begun);
+        }
+        tried.extend(visits.iter().map(|visit| visit.one.id));
+        let group_state = peer_groups::group_state(cx, id, disk);
+        replacing.progress = false;
+        for kind in 0..EACH.len() {
+            let limit = shares.of_kind(kind);
+            for visit in visits.iter_mut().filter(|visit| visit.kind == kind) {
+                if limit.over() {
+                    break;
                 }
+                let limit = limit.at_most(shares.of_one(kind));
+                visit_namespace(cx, id, visit, fresh, limit, &mut replacing, &group_state);
             }
-            if visits.is_empty() && round == 0 && stale.is_all_known {
+        }
+        if visits.is_empty() && round == 0 && stale.is_all_known {
+            break;
+        }
+        let look = || {
+            let census = shares.part(0.25);
+            match cx.host.census.namespaces_in_time(&stale.dead, &consumers, census) {
+                Answer::Told(uses) => Some(uses.namespaces),
+                Answer::CannotTell(_) => None,
+            }
+        };
+        let is_all_tried = |next: &[NamespaceUse]| next.iter().all(|one| tried.contains(&one.id));
+        let Some(found) = look() else { break };
+        next = found;
+        // What cannot be replaced is told as left if it is there still at a second look.
+        if !next.is_empty() && is_all_tried(&next) && !replacing.progress {
+            failpoints::step("heal.left");
+            if !shares.until.pause(NAMESPACE_GOES_WITHIN) {
                 break;
             }
-            let look = || {
-                let census = shares.part(0.25);
-                match self.census.namespaces_in_time(&stale.dead, &consumers, census) {
-                    Answer::Told(uses) => Some(uses.namespaces),
-                    Answer::CannotTell(_) => None,
-                }
-            };
-            let is_all_tried =
-                |next: &[NamespaceUse]| next.iter().all(|one| tried.contains(&one.id));
             let Some(found) = look() else { break };
             next = found;
-            // What cannot be replaced is told as left if it is there still at a second look.
-            if !next.is_empty() && is_all_tried(&next) && !replacing.progress {
-                failpoints::step("heal.left");
-                if !shares.until.pause(NAMESPACE_GOES_WITHIN) {
+            if is_all_tried(&next) {
+                break;
+            }
+        }
+        if next.is_empty() || shares.until.over() {
+            break;
+        }
+    }
+    replacing.has_gone_but(&next);
+    let Replacing { mut healed, unknown, why, finished, .. } = replacing;
+    let is_left = |id: &NamespaceId| next.iter().any(|one| one.id == Some(*id));
+    let (left, reached_later): (Vec<_>, Vec<_>) = unknown.into_iter().partition(is_left);
+    not_reached.extend(left);
+    let again = again || !reached_later.is_empty();
+    recovery::is_switched(cx, id, again, not_reached, &finished);
+    let still = next.iter().map(|one| {
+        let why = why.get(&one.id).map(|why| format!(": {why}")).unwrap_or_default();
+        format!("still on the dead disk: {}{why}", place_of(one))
+    });
+    healed.left.extend(still);
+    Ok(healed)
+}
+
+/// Writes down what the first parts will change, as far as the time goes.
+fn intend_all(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    visits: &mut [Visit],
+    fresh: &File,
+    until: Deadline,
+) -> Result<()> {
+    let mut all = Vec::new();
+    let mut bytes = 0;
+    for visit in visits.iter_mut() {
+        if until.over() {
+            break;
+        }
+        let Some(first) = visit.parts.front() else { continue };
+        let part = visit.with(first.clone());
+        match recovery::changes_in(cx, &part, fresh, until.at_most(EACH[visit.kind])) {
+            Ok(known) if !recovery::has_room_for(cx, id, &known, visit.kind, bytes) => {}
+            Ok(known) => {
+                bytes += bytes_of(&known.1);
+                visit.is_known = true;
+                all.push(known);
+            }
+            Err(error) => {
+                tracing::debug!(volume = %id, namespace = ?part.id, %error, "asked again in its turn");
+            }
+        }
+    }
+    recovery::write_down(cx, id, all)
+}
+
+/// Replaces the mounts of one namespace, part by part.
+fn visit_namespace(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    visit: &mut Visit,
+    fresh: &File,
+    limit: Deadline,
+    replacing: &mut Replacing,
+    group_state: &super::peer_groups::PeerGroupState,
+) {
+    let place = place_of(&visit.one);
+    while let Some(mounts) = visit.parts.pop_front() {
+        if limit.over() {
+            tracing::warn!(volume = %id, place, "no time was left for all of its mounts: the next heal goes on");
+            replacing.is_left(&visit.one, "no time was left for all of its mounts");
+            break;
+        }
+        let part = visit.with(mounts);
+        let is_known = std::mem::take(&mut visit.is_known);
+        let intended = || intend_in(cx, id, &part, visit.kind, fresh, limit);
+        let done = if is_known { Ok(()) } else { intended() };
+        let done = done.and_then(|()| failpoints::effect("heal.reach"));
+        match done.and_then(|()| peer_groups::switch_in(cx, group_state, &part, fresh, limit)) {
+            Ok(done) => {
+                tell(id, &place, &done);
+                replacing.progress |=
+                    done.iter().any(|one| one.outcome == ReplacementOutcome::Switched);
+                replacing.is_done(part.id, &done);
+                replacing.visited.extend(part.id.map(|id| (replacing.healed.places.len(), id)));
+                replacing.healed.places.push((place.clone(), done));
+            }
+            // The mounts that change too much are found by halves.
+            Err(error) if error.kind == Kind::Refused && part.mounts.len() > 1 => {
+                let (one, other) = part.mounts.split_at(part.mounts.len() / 2);
+                visit.parts.push_front(other.to_vec());
+                visit.parts.push_front(one.to_vec());
+                continue;
+            }
+            Err(error) => {
+                tracing::warn!(volume = %id, place, %error, "a namespace was not reached");
+                replacing.is_left(&part, &error.to_string());
+                replacing.unknown.extend(part.id);
+                // One that is only too much must not cost the others.
+                if error.kind != Kind::Refused {
                     break;
                 }
-                let Some(found) = look() else { break };
-                next = found;
-                if is_all_tried(&next) {
-                    break;
-                }
-            }
-            if next.is_empty() || shares.until.over() {
-                break;
             }
         }
-        replacing.has_gone_but(&next);
-        let Replacing { mut healed, unknown, why, finished, .. } = replacing;
-        let is_left = |id: &NamespaceId| next.iter().any(|one| one.id == Some(*id));
-        let (left, reached_later): (Vec<_>, Vec<_>) = unknown.into_iter().partition(is_left);
-        not_reached.extend(left);
-        let again = again || !reached_later.is_empty();
-        self.recovery.is_switched(id, again, not_reached, &finished);
-        let still = next.iter().map(|one| {
-            let why = why.get(&one.id).map(|why| format!(": {why}")).unwrap_or_default();
-            format!("still on the dead disk: {}{why}", place_of(one))
-        });
-        healed.left.extend(still);
-        Ok(healed)
+        failpoints::step("heal.namespace");
     }
+}
 
-    /// Writes down what the first parts will change, as far as the time goes.
-    fn intend_all(
-        &self,
-        id: &VolumeId,
-        visits: &mut [Visit],
-        fresh: &File,
-        until: Deadline,
-    ) -> Result<()> {
-        let mut all = Vec::new();
-        let mut bytes = 0;
-        for visit in visits.iter_mut() {
-            if until.over() {
-                break;
-            }
-            let Some(first) = visit.parts.front() else { continue };
-            let part = visit.with(first.clone());
-            match self.recovery.changes_in(&part, fresh, until.at_most(EACH[visit.kind])) {
-                Ok(known) if !self.recovery.has_room_for(id, &known, visit.kind, bytes) => {}
-                Ok(known) => {
-                    bytes += bytes_of(&known.1);
-                    visit.is_known = true;
-                    all.push(known);
-                }
-                Err(error) => {
-                    tracing::debug!(volume = %id, namespace = ?part.id, %error, "asked again in its turn");
-                }
-            }
-        }
-        self.recovery.write_down(id, all)
-    }
-
-    /// Replaces the mounts of one namespace, part by part.
-    fn visit(
-        &self,
-        id: &VolumeId,
-        visit: &mut Visit,
-        fresh: &File,
-        limit: Deadline,
-        replacing: &mut Replacing,
-        group_state: &super::peer_groups::PeerGroupState,
-    ) {
-        let place = place_of(&visit.one);
-        while let Some(mounts) = visit.parts.pop_front() {
-            if limit.over() {
-                tracing::warn!(volume = %id, place, "no time was left for all of its mounts: the next heal goes on");
-                replacing.is_left(&visit.one, "no time was left for all of its mounts");
-                break;
-            }
-            let part = visit.with(mounts);
-            let is_known = std::mem::take(&mut visit.is_known);
-            let intended = || self.intend_in(id, &part, visit.kind, fresh, limit);
-            let done = if is_known { Ok(()) } else { intended() };
-            let done = done.and_then(|()| failpoints::effect("heal.reach"));
-            match done.and_then(|()| self.peer_groups.switch_in(group_state, &part, fresh, limit)) {
-                Ok(done) => {
-                    tell(id, &place, &done);
-                    replacing.progress |=
-                        done.iter().any(|one| one.outcome == ReplacementOutcome::Switched);
-                    replacing.is_done(part.id, &done);
-                    replacing.visited.extend(part.id.map(|id| (replacing.healed.places.len(), id)));
-                    replacing.healed.places.push((place.clone(), done));
-                }
-                // The mounts that change too much are found by halves.
-                Err(error) if error.kind == Kind::Refused && part.mounts.len() > 1 => {
-                    let (one, other) = part.mounts.split_at(part.mounts.len() / 2);
-                    visit.parts.push_front(other.to_vec());
-                    visit.parts.push_front(one.to_vec());
-                    continue;
-                }
-                Err(error) => {
-                    tracing::warn!(volume = %id, place, %error, "a namespace was not reached");
-                    replacing.is_left(&part, &error.to_string());
-                    replacing.unknown.extend(part.id);
-                    // One that is only too much must not cost the others.
-                    if error.kind != Kind::Refused {
-                        break;
-                    }
-                }
-            }
-            failpoints::step("heal.namespace");
-        }
-    }
-
-    fn intend_in(
-        &self,
-        id: &VolumeId,
-        part: &NamespaceUse,
-        kind: usize,
-        fresh: &File,
-        limit: Deadline,
-    ) -> Result<()> {
-        let known = self.recovery.changes_in(part, fresh, limit)?;
-        if !self.recovery.has_room_for(id, &known, kind, 0) {
-            return Err(Error::new(
-                Kind::Host,
-                "what it changes for a moment is too much to remember",
-            )
+fn intend_in(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    part: &NamespaceUse,
+    kind: usize,
+    fresh: &File,
+    limit: Deadline,
+) -> Result<()> {
+    let known = recovery::changes_in(cx, part, fresh, limit)?;
+    if !recovery::has_room_for(cx, id, &known, kind, 0) {
+        return Err(Error::new(Kind::Host, "what it changes for a moment is too much to remember")
             .hint("the next heal goes on; or restart the container"));
-        }
-        self.recovery.write_down(id, vec![known])
     }
+    recovery::write_down(cx, id, vec![known])
 }
 
 /// The numbers of which a dead file system is not kept are left alone.

@@ -2,21 +2,17 @@
 //! waits goes on; or the patience is over, and it fails.
 
 use super::superblocks;
-use crate::call_counts::CallCounts;
+use crate::context::Context;
 use crate::guard::remote_mark::millis_since_boot;
-use crate::host::clock::Deadline;
+use crate::host::AboveDisk;
 use crate::host::machine::uptime;
-use crate::host::records::Records;
-use crate::host::{AboveDisk, Devices, Maps};
-use crate::lookup::find_disk::Disks;
-use crate::lookup::own_maps::OwnMaps;
+use crate::lookup::{find_disk, own_maps};
 use crate::model::disk::device::Device;
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::disk::journal::one_moment::Sameness;
 use crate::model::disk::journal::sights::JournalMark;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::policy::ShieldPolicy;
 use crate::model::record::{MapWait, VolumeRecord, WaitCause};
 use crate::model::shield::own_map::{MapState, OwnMap};
 use crate::model::text::kept;
@@ -57,351 +53,342 @@ enum Looks {
     InMemory,
 }
 
-/// Disks that came back to their maps.
-pub(crate) struct ReturnedDisks<'a> {
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) maps: &'a dyn Maps,
-    pub(crate) records: &'a Records,
-    pub(crate) shield: &'a ShieldPolicy,
-    pub(crate) deadline: Deadline,
-    pub(crate) counts: &'a CallCounts,
-    pub(crate) disks: &'a Disks<'a>,
-    pub(crate) own_maps: &'a OwnMaps<'a>,
+/// Looks after the volume's map, if it has one. The caller holds the volume's lock.
+pub(crate) fn look_after(cx: &Context<'_>, id: &VolumeId) -> Returned {
+    let (map, wait) = match found(cx, id, Looks::AtDisks) {
+        Found::Waiting(map, wait) => (map, wait),
+        Found::Failing(why) => return Returned::Fails(why),
+        Found::Neither => return Returned::Not,
+    };
+    let (cause, why) = match put_back(cx, id, &map) {
+        Ok(PutBack::Done) => {
+            let waited = uptime().since(&wait.since).unwrap_or_default().as_secs();
+            tracing::warn!(volume = %id, map = map.kernel_name, waited, "the disk is back under its map: what waited goes on");
+            cx.counts.wait_ended(true);
+            forget_wait(cx, id);
+            return Returned::Back;
+        }
+        Ok(PutBack::NoDisk) => (WaitCause::Gone, None),
+        Ok(PutBack::Refused(why)) => (WaitCause::Refused, Some(why)),
+        Err(error) => (WaitCause::Gone, Some(error.to_string())),
+    };
+    note_why(cx, id, &map, &wait, (cause, why));
+    end_of_patience(cx, id, &map, &wait);
+    Returned::Not
 }
 
-impl ReturnedDisks<'_> {
-    /// Looks after the volume's map, if it has one. The caller holds the volume's lock.
-    pub(crate) fn look_after(&self, id: &VolumeId) -> Returned {
-        let (map, wait) = match self.found(id, Looks::AtDisks) {
-            Found::Waiting(map, wait) => (map, wait),
-            Found::Failing(why) => return Returned::Fails(why),
-            Found::Neither => return Returned::Not,
-        };
-        let (cause, why) = match self.put_back(id, &map) {
-            Ok(PutBack::Done) => {
-                let waited = uptime().since(&wait.since).unwrap_or_default().as_secs();
-                tracing::warn!(volume = %id, map = map.kernel_name, waited, "the disk is back under its map: what waited goes on");
-                self.counts.wait_ended(true);
-                self.forget_wait(id);
-                return Returned::Back;
-            }
-            Ok(PutBack::NoDisk) => (WaitCause::Gone, None),
-            Ok(PutBack::Refused(why)) => (WaitCause::Refused, Some(why)),
-            Err(error) => (WaitCause::Gone, Some(error.to_string())),
-        };
-        self.note_why(id, &map, &wait, (cause, why));
-        self.end_of_patience(id, &map, &wait);
-        Returned::Not
-    }
+/// Before what would wait with the map: its disk may be back, and neither an event nor the timer have come to it. The
+/// caller holds the volume's lock.
+pub(crate) fn must_not_wait(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
+    own_maps::must_not_wait(cx, id).or_else(|_| {
+        let _ = look_after(cx, id);
+        own_maps::must_not_wait(cx, id).map_err(|error| why_it_waits(cx, id, error))
+    })
+}
 
-    /// Before what would wait with the map: its disk may be back, and neither an event nor the timer have come to it. The
-    /// caller holds the volume's lock.
-    pub(crate) fn must_not_wait(&self, id: &VolumeId) -> Result<()> {
-        self.own_maps.must_not_wait(id).or_else(|_| {
-            let _ = self.look_after(id);
-            self.own_maps.must_not_wait(id).map_err(|error| self.why_it_waits(id, error))
-        })
+/// The part of it that reads no disk: where a process hangs that reads one, the wait must have its end all the
+/// same.
+pub(crate) fn keep_time(cx: &Context<'_>, id: &VolumeId) {
+    if let Found::Waiting(map, wait) = found(cx, id, Looks::InMemory) {
+        end_of_patience(cx, id, &map, &wait);
     }
+}
 
-    /// The part of it that reads no disk: where a process hangs that reads one, the wait must have its end all the
-    /// same.
-    pub(crate) fn keep_time(&self, id: &VolumeId) {
-        if let Found::Waiting(map, wait) = self.found(id, Looks::InMemory) {
-            self.end_of_patience(id, &map, &wait);
-        }
+/// What the timer looks at while the volume's map works.
+pub(crate) fn note_superblock(cx: &Context<'_>, id: &VolumeId) {
+    let Some(map) = own_maps::seen(cx, id).filter(|map| map.state().works()) else { return };
+    if let Some((over, mark)) = remembered(cx, id, &map) {
+        superblocks::note((cx.store.records, cx.host.maps), id, &over, &mark);
     }
+}
 
-    /// What the timer looks at while the volume's map works.
-    pub(crate) fn note_superblock(&self, id: &VolumeId) {
-        let Some(map) = self.own_maps.seen(id).filter(|map| map.state().works()) else { return };
-        if let Some((over, mark)) = self.remembered(id, &map) {
-            superblocks::note((self.records, self.maps), id, &over, &mark);
-        }
-    }
+/// The map as a disk, and what its mount is remembered by.
+fn remembered(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Option<(Device, JournalMark)> {
+    let over = cx.host.devices.disk_at(map.number).ok().flatten()?;
+    let mark = cx.store.records.load(id).journal_through(&moment(&over))?;
+    Some((over, mark))
+}
 
-    /// The map as a disk, and what its mount is remembered by.
-    fn remembered(&self, id: &VolumeId, map: &OwnMap) -> Option<(Device, JournalMark)> {
-        let over = self.devices.disk_at(map.number).ok().flatten()?;
-        let mark = self.records.load(id).journal_through(&moment(&over))?;
-        Some((over, mark))
-    }
+/// Whether the volume's map waits, for whatever.
+pub(crate) fn waits(cx: &Context<'_>, id: &VolumeId) -> bool {
+    own_maps::seen(cx, id).is_some_and(|map| map.state().waits())
+}
 
-    /// Whether the volume's map waits, for whatever.
-    pub(crate) fn waits(&self, id: &VolumeId) -> bool {
-        self.own_maps.seen(id).is_some_and(|map| map.state().waits())
-    }
-
-    /// The map, if it waits for its disk, and since when. One that waits at its disk is told to go on, if that is still
-    /// the one that it was.
-    fn found(&self, id: &VolumeId, looks: Looks) -> Found {
-        let map = match self.maps.map_of(id) {
-            Ok(Some(map)) => map,
-            Ok(None) => {
-                self.forget_wait(id);
-                return Found::Neither;
-            }
-            Err(error) => {
-                tracing::debug!(volume = %id, %error, "whether the volume has a map cannot be told");
-                return Found::Neither;
-            }
-        };
-        let Some(map) = self.without_second_table(id, map) else { return Found::Neither };
-        if matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) {
-            // A request that fails each time waits as well: only a look that finds it working ends this wait.
-            let wait = self.note_wait(id, &map, WaitCause::Failing);
-            if map.state() == MapState::Suspended {
-                self.note_why(id, &map, &wait, (WaitCause::Failing, None));
-                self.own_maps.settle(id);
-            } else if looks == Looks::AtDisks {
-                let why = self.why_not_again(id, &map);
-                let why = why.unwrap_or_else(|error| Some(error.to_string()));
-                let is_as_it_was = why.is_none();
-                self.note_why(id, &map, &wait, (WaitCause::Failing, why));
-                if is_as_it_was {
-                    self.own_maps.try_again(id);
-                }
-            }
-            let Some(now) = self.own_maps.seen(id) else { return Found::Neither };
-            if now.state() == MapState::WaitsForDisk {
-                return Found::Waiting(now, wait);
-            }
-            // What fails from now on is told by the look that let it fail.
-            let is_over = self.end_of_patience(id, &now, &wait);
-            return if is_over { self.found(id, looks) } else { Found::Neither };
-        }
-        let fails_here = map.state() == MapState::Fails && map.has_disk && map.opened > 0;
-        if fails_here && looks == Looks::AtDisks {
-            self.forget_wait(id);
-            let goes_on = self.goes_on_as_without_a_map(id, &map);
-            return goes_on.map_or_else(Found::Failing, |()| Found::Neither);
-        }
-        if map.state() == MapState::Works {
-            self.waits_not_in_vain(id, &map);
-        }
-        if !map.state().waits() || map.opened == 0 {
-            self.forget_wait(id);
+/// The map, if it waits for its disk, and since when. One that waits at its disk is told to go on, if that is still
+/// the one that it was.
+fn found(cx: &Context<'_>, id: &VolumeId, looks: Looks) -> Found {
+    let map = match cx.host.maps.map_of(id) {
+        Ok(Some(map)) => map,
+        Ok(None) => {
+            forget_wait(cx, id);
             return Found::Neither;
         }
-        let wait = self.note_wait(id, &map, WaitCause::Gone);
-        Found::Waiting(map, wait)
-    }
-
-    /// A table that a killed call has loaded holds its disk: so long the disk that came back is in use.
-    fn without_second_table(&self, id: &VolumeId, map: OwnMap) -> Option<OwnMap> {
-        if !map.has_second_table || map.is_suspended {
-            return Some(map);
+        Err(error) => {
+            tracing::debug!(volume = %id, %error, "whether the volume has a map cannot be told");
+            return Found::Neither;
         }
-        self.own_maps.settle(id);
-        self.own_maps.seen(id)
-    }
-
-    /// A map whose disk could not be compared when it is back: its loss is as without a shield. A wait that only the
-    /// patience ends is worse than an error that the heal puts right.
-    fn waits_not_in_vain(&self, id: &VolumeId, map: &OwnMap) {
-        let Some((over, mark)) = self.remembered(id, map) else { return };
-        let name = &map.kernel_name;
-        let why = match self.maps.why_untold(&over, &mark) {
-            Ok(Some(why)) => why,
-            Ok(None) => return,
-            Err(error) => {
-                tracing::debug!(volume = %id, map = name, %error, "whether a disk that comes back could be compared is not known");
-                return;
+    };
+    let Some(map) = without_second_table(cx, id, map) else { return Found::Neither };
+    if matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) {
+        // A request that fails each time waits as well: only a look that finds it working ends this wait.
+        let wait = note_wait(cx, id, &map, WaitCause::Failing);
+        if map.state() == MapState::Suspended {
+            note_why(cx, id, &map, &wait, (WaitCause::Failing, None));
+            own_maps::settle(cx, id);
+        } else if looks == Looks::AtDisks {
+            let why = why_not_again(cx, id, &map);
+            let why = why.unwrap_or_else(|error| Some(error.to_string()));
+            let is_as_it_was = why.is_none();
+            note_why(cx, id, &map, &wait, (WaitCause::Failing, why));
+            if is_as_it_was {
+                own_maps::try_again(cx, id);
             }
-        };
-        tracing::warn!(volume = %id, map = name, why, "without a shield from here on: a disk that comes back would not be put under the map");
-        if let Err(error) = self.own_maps.end_wait(id) {
-            tracing::warn!(volume = %id, map = name, %error, "the map waits all the same");
         }
+        let Some(now) = own_maps::seen(cx, id) else { return Found::Neither };
+        if now.state() == MapState::WaitsForDisk {
+            return Found::Waiting(now, wait);
+        }
+        // What fails from now on is told by the look that let it fail.
+        let is_over = end_of_patience(cx, id, &now, &wait);
+        return if is_over { found(cx, id, looks) } else { Found::Neither };
     }
-
-    /// A map that waits no more, and a request to its disk failed. Without a map the next one would be tried; through
-    /// one that can tell an earlier state of its disk it never reaches what may be one.
-    fn goes_on_as_without_a_map(&self, id: &VolumeId, map: &OwnMap) -> Result<()> {
-        let why = self.disk_below(id, map).and_then(|(over, disk)| {
-            match self.records.load(id).journal_through(&moment(&over)) {
-                Some(mark) if self.maps.why_untold(&over, &mark)?.is_none() => {
-                    self.why_another(id, &over, &disk)
-                }
-                _ => Ok(None),
-            }
-        });
-        let why = match why {
-            Ok(None) => {
-                self.own_maps.try_again(id);
-                return Ok(());
-            }
-            Ok(Some(why)) => why,
-            Err(error) => error.to_string(),
-        };
-        let name = &map.kernel_name;
-        let reason = format!("what is asked of {name} fails, for its disk is not proven: {why}");
-        let way = format!(
-            "disk release {id} takes it from what uses it; the next mount looks at the disk anew"
-        );
-        Err(Error::refused(reason).hint(way))
+    let fails_here = map.state() == MapState::Fails && map.has_disk && map.opened > 0;
+    if fails_here && looks == Looks::AtDisks {
+        forget_wait(cx, id);
+        let goes_on = goes_on_as_without_a_map(cx, id, &map);
+        return goes_on.map_or_else(Found::Failing, |()| Found::Neither);
     }
-
-    /// Why the disk under a map whose request failed may be written meanwhile.
-    fn why_not_again(&self, id: &VolumeId, map: &OwnMap) -> Result<Option<String>> {
-        let (over, disk) = self.disk_below(id, map)?;
-        self.why_another(id, &over, &disk)
+    if map.state() == MapState::Works {
+        waits_not_in_vain(cx, id, &map);
     }
-
-    /// The map and the disk below it, which is the volume's: a target can be given another disk whose going this machine
-    /// was not told of.
-    fn disk_below(&self, id: &VolumeId, map: &OwnMap) -> Result<(Device, Device)> {
-        let disk = map.table.map_or(Ok(None), |table| self.devices.disk_at(table.path))?;
-        let disk = disk.ok_or_else(|| Error::new(Kind::Missing, "its disk is gone"))?;
-        // What it shows may be what the kernel remembers of it.
-        self.devices.rescan(&disk)?;
-        let over = self.disks.disk(id)?;
-        if over.number == map.number {
-            return Ok((over, disk));
-        }
-        let (its, other) = (&over.kernel_name, &disk.kernel_name);
-        Err(Error::new(Kind::Host, format!("{its} is the volume's disk, and not {other}")))
+    if !map.state().waits() || map.opened == 0 {
+        forget_wait(cx, id);
+        return Found::Neither;
     }
+    let wait = note_wait(cx, id, &map, WaitCause::Gone);
+    Found::Waiting(map, wait)
+}
 
-    fn put_back(&self, id: &VolumeId, map: &OwnMap) -> Result<PutBack> {
-        if map.has_disk {
-            return Ok(PutBack::NoDisk);
-        }
-        let Some(disk) = self.disks.find_disk(id)?.filter(|disk| disk.size > 0) else {
-            return Ok(PutBack::NoDisk);
-        };
-        let _held = self.disks.hold(id, &disk)?;
-        if let Some(why) = self.why_not(id, map, &disk)? {
-            return Ok(PutBack::Refused(why));
-        }
-        self.disks.prove_again(id, &disk)?;
-        self.maps.switch(id, &disk)?;
-        Ok(PutBack::Done)
+/// A table that a killed call has loaded holds its disk: so long the disk that came back is in use.
+fn without_second_table(cx: &Context<'_>, id: &VolumeId, map: OwnMap) -> Option<OwnMap> {
+    if !map.has_second_table || map.is_suspended {
+        return Some(map);
     }
+    own_maps::settle(cx, id);
+    own_maps::seen(cx, id)
+}
 
-    /// Why anything else may have written to the disk than what is mounted through the map. An error where this
-    /// cannot be looked at just now.
-    fn why_not(&self, id: &VolumeId, map: &OwnMap, disk: &Device) -> Result<Option<String>> {
-        let name = &disk.kernel_name;
-        if disk.read_only {
-            return Ok(Some(format!("{name} refuses writes")));
-        }
-        if self.devices.exclusive_open(disk)? != ExclusiveOpen::Free {
-            return Err(Error::new(Kind::Host, format!("something uses {name}")));
-        }
-        let over = self.devices.disk_at(map.number)?;
-        let over =
-            over.ok_or_else(|| Error::new(Kind::Missing, format!("{} is gone", map.kernel_name)))?;
-        self.why_another(id, &over, disk)
-    }
-
-    /// Why the disk may not be what was mounted through this map, or may have been written since by anything else.
-    fn why_another(&self, id: &VolumeId, over: &Device, disk: &Device) -> Result<Option<String>> {
-        let name = &disk.kernel_name;
-        let record = self.records.load(id);
-        if record.is_shareable == Some(true) {
-            return Ok(Some("the cloud would give the volume to several servers".to_owned()));
-        }
-        // The next map may have the number that an earlier one had.
-        let now = moment(over);
-        let Some(staged) = record.mounted_as().filter(|staged| staged.disk.is_of(&now)) else {
-            return Ok(Some("how the volume was mounted is not remembered".to_owned()));
-        };
-        let Some(mark) = record.journal_through(&now) else {
-            return Ok(Some("how far its journal was at the mount is not known".to_owned()));
-        };
-        let above = AboveDisk::Map(over, Some(&mark));
-        let sights = self.maps.journals(disk, &above, self.deadline)?;
-        let uuid = sights.uuid();
-        if uuid != staged.uuid {
-            return Ok(Some(format!("{name} has the file system {uuid}, and not {}", staged.uuid)));
-        }
-        match sights.compare(&mark, record.superblocks_through(&now)) {
-            Sameness::Same => Ok(None),
-            Sameness::Differs(why) | Sameness::Unknown(why) => Ok(Some(format!("{name}: {why}"))),
-        }
-    }
-
-    /// Since when it waits: the moment is written down, for the next look is another process's.
-    fn note_wait(&self, id: &VolumeId, map: &OwnMap, cause: WaitCause) -> MapWait {
-        let now = uptime();
-        let known = self.records.load(id).map_wait.filter(|wait| now.since(&wait.since).is_some());
-        known.unwrap_or_else(|| {
-            let wait = MapWait { since: now, cause, not_switched: None };
-            let (name, state) = (&map.kernel_name, map.state().words());
-            tracing::warn!(volume = %id, map = name, state, patience = self.shield.patience, "what is asked of the volume waits");
-            self.change(id, |record| {
-                record.map_wait = Some(wait.clone());
-                record.doubts_mark(millis_since_boot());
-            });
-            wait
-        })
-    }
-
-    /// Why no disk was put under the map is said once, until it is another reason.
-    fn note_why(
-        &self,
-        id: &VolumeId,
-        map: &OwnMap,
-        wait: &MapWait,
-        (cause, why): (WaitCause, Option<String>),
-    ) {
-        let why = why.map(|why| kept(&why));
-        if (wait.cause, &wait.not_switched) == (cause, &why) {
+/// A map whose disk could not be compared when it is back: its loss is as without a shield. A wait that only the
+/// patience ends is worse than an error that the heal puts right.
+fn waits_not_in_vain(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) {
+    let Some((over, mark)) = remembered(cx, id, map) else { return };
+    let name = &map.kernel_name;
+    let why = match cx.host.maps.why_untold(&over, &mark) {
+        Ok(Some(why)) => why,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::debug!(volume = %id, map = name, %error, "whether a disk that comes back could be compared is not known");
             return;
         }
-        if let Some(why) = &why {
-            tracing::warn!(volume = %id, map = map.kernel_name, why, "the disk that is here is not put under the map");
-        }
-        self.change(id, |record| {
-            if let Some(wait) = &mut record.map_wait {
-                (wait.cause, wait.not_switched) = (cause, why);
+    };
+    tracing::warn!(volume = %id, map = name, why, "without a shield from here on: a disk that comes back would not be put under the map");
+    if let Err(error) = own_maps::end_wait(cx, id) {
+        tracing::warn!(volume = %id, map = name, %error, "the map waits all the same");
+    }
+}
+
+/// A map that waits no more, and a request to its disk failed. Without a map the next one would be tried; through
+/// one that can tell an earlier state of its disk it never reaches what may be one.
+fn goes_on_as_without_a_map(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Result<()> {
+    let why = disk_below(cx, id, map).and_then(|(over, disk)| {
+        match cx.store.records.load(id).journal_through(&moment(&over)) {
+            Some(mark) if cx.host.maps.why_untold(&over, &mark)?.is_none() => {
+                why_another(cx, id, &over, &disk)
             }
+            _ => Ok(None),
+        }
+    });
+    let why = match why {
+        Ok(None) => {
+            own_maps::try_again(cx, id);
+            return Ok(());
+        }
+        Ok(Some(why)) => why,
+        Err(error) => error.to_string(),
+    };
+    let name = &map.kernel_name;
+    let reason = format!("what is asked of {name} fails, for its disk is not proven: {why}");
+    let way = format!(
+        "disk release {id} takes it from what uses it; the next mount looks at the disk anew"
+    );
+    Err(Error::refused(reason).hint(way))
+}
+
+/// Why the disk under a map whose request failed may be written meanwhile.
+fn why_not_again(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Result<Option<String>> {
+    let (over, disk) = disk_below(cx, id, map)?;
+    why_another(cx, id, &over, &disk)
+}
+
+/// The map and the disk below it, which is the volume's: a target can be given another disk whose going this machine
+/// was not told of.
+fn disk_below(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Result<(Device, Device)> {
+    let disk = map.table.map_or(Ok(None), |table| cx.host.devices.disk_at(table.path))?;
+    let disk = disk.ok_or_else(|| Error::new(Kind::Missing, "its disk is gone"))?;
+    // What it shows may be what the kernel remembers of it.
+    cx.host.devices.rescan(&disk)?;
+    let over = find_disk::disk(cx, id)?;
+    if over.number == map.number {
+        return Ok((over, disk));
+    }
+    let (its, other) = (&over.kernel_name, &disk.kernel_name);
+    Err(Error::new(Kind::Host, format!("{its} is the volume's disk, and not {other}")))
+}
+
+fn put_back(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Result<PutBack> {
+    if map.has_disk {
+        return Ok(PutBack::NoDisk);
+    }
+    let Some(disk) = find_disk::find_disk(cx, id)?.filter(|disk| disk.size > 0) else {
+        return Ok(PutBack::NoDisk);
+    };
+    let _held = find_disk::hold(cx, id, &disk)?;
+    if let Some(why) = why_not(cx, id, map, &disk)? {
+        return Ok(PutBack::Refused(why));
+    }
+    find_disk::prove_again(cx, id, &disk)?;
+    cx.host.maps.switch(id, &disk)?;
+    Ok(PutBack::Done)
+}
+
+/// Why anything else may have written to the disk than what is mounted through the map. An error where this
+/// cannot be looked at just now.
+fn why_not(cx: &Context<'_>, id: &VolumeId, map: &OwnMap, disk: &Device) -> Result<Option<String>> {
+    let name = &disk.kernel_name;
+    if disk.read_only {
+        return Ok(Some(format!("{name} refuses writes")));
+    }
+    if cx.host.devices.exclusive_open(disk)? != ExclusiveOpen::Free {
+        return Err(Error::new(Kind::Host, format!("something uses {name}")));
+    }
+    let over = cx.host.devices.disk_at(map.number)?;
+    let over =
+        over.ok_or_else(|| Error::new(Kind::Missing, format!("{} is gone", map.kernel_name)))?;
+    why_another(cx, id, &over, disk)
+}
+
+/// Why the disk may not be what was mounted through this map, or may have been written since by anything else.
+fn why_another(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    over: &Device,
+    disk: &Device,
+) -> Result<Option<String>> {
+    let name = &disk.kernel_name;
+    let record = cx.store.records.load(id);
+    if record.is_shareable == Some(true) {
+        return Ok(Some("the cloud would give the volume to several servers".to_owned()));
+    }
+    // The next map may have the number that an earlier one had.
+    let now = moment(over);
+    let Some(staged) = record.mounted_as().filter(|staged| staged.disk.is_of(&now)) else {
+        return Ok(Some("how the volume was mounted is not remembered".to_owned()));
+    };
+    let Some(mark) = record.journal_through(&now) else {
+        return Ok(Some("how far its journal was at the mount is not known".to_owned()));
+    };
+    let above = AboveDisk::Map(over, Some(&mark));
+    let sights = cx.host.maps.journals(disk, &above, cx.deadline)?;
+    let uuid = sights.uuid();
+    if uuid != staged.uuid {
+        return Ok(Some(format!("{name} has the file system {uuid}, and not {}", staged.uuid)));
+    }
+    match sights.compare(&mark, record.superblocks_through(&now)) {
+        Sameness::Same => Ok(None),
+        Sameness::Differs(why) | Sameness::Unknown(why) => Ok(Some(format!("{name}: {why}"))),
+    }
+}
+
+/// Since when it waits: the moment is written down, for the next look is another process's.
+fn note_wait(cx: &Context<'_>, id: &VolumeId, map: &OwnMap, cause: WaitCause) -> MapWait {
+    let now = uptime();
+    let known = cx.store.records.load(id).map_wait.filter(|wait| now.since(&wait.since).is_some());
+    known.unwrap_or_else(|| {
+        let wait = MapWait { since: now, cause, not_switched: None };
+        let (name, state) = (&map.kernel_name, map.state().words());
+        tracing::warn!(volume = %id, map = name, state, patience = cx.policy.shield.patience, "what is asked of the volume waits");
+        change(cx, id, |record| {
+            record.map_wait = Some(wait.clone());
+            record.doubts_mark(millis_since_boot());
         });
-    }
+        wait
+    })
+}
 
-    /// Whether the wait was ended.
-    fn end_of_patience(&self, id: &VolumeId, map: &OwnMap, wait: &MapWait) -> bool {
-        let waited = uptime().since(&wait.since).unwrap_or_default();
-        if waited < Duration::from_secs(self.shield.patience) {
-            return false;
-        }
-        let (name, waited) = (&map.kernel_name, waited.as_secs());
-        tracing::warn!(volume = %id, map = name, waited, "the patience is over");
-        let ended = self.own_maps.end_wait(id);
-        match &ended {
-            Ok(()) => {
-                self.counts.wait_ended(false);
-                self.forget_wait(id);
-            }
-            Err(error) => {
-                tracing::warn!(volume = %id, map = name, %error, "the wait could not be ended");
-            }
-        }
-        ended.is_ok()
+/// Why no disk was put under the map is said once, until it is another reason.
+fn note_why(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    map: &OwnMap,
+    wait: &MapWait,
+    (cause, why): (WaitCause, Option<String>),
+) {
+    let why = why.map(|why| kept(&why));
+    if (wait.cause, &wait.not_switched) == (cause, &why) {
+        return;
     }
+    if let Some(why) = &why {
+        tracing::warn!(volume = %id, map = map.kernel_name, why, "the disk that is here is not put under the map");
+    }
+    change(cx, id, |record| {
+        if let Some(wait) = &mut record.map_wait {
+            (wait.cause, wait.not_switched) = (cause, why);
+        }
+    });
+}
 
-    /// Of what is not healed because a map waits, why the disk that is here was not put there.
-    pub(crate) fn why_it_waits(&self, id: &VolumeId, error: Error) -> Error {
-        let wait = self.records.load(id).map_wait;
-        match wait.and_then(|wait| wait.not_switched) {
-            Some(why) => Error {
-                cause: format!("{}; the disk that is here is not put there: {why}", error.cause),
-                ..error
-            },
-            None => error,
+/// Whether the wait was ended.
+fn end_of_patience(cx: &Context<'_>, id: &VolumeId, map: &OwnMap, wait: &MapWait) -> bool {
+    let waited = uptime().since(&wait.since).unwrap_or_default();
+    if waited < Duration::from_secs(cx.policy.shield.patience) {
+        return false;
+    }
+    let (name, waited) = (&map.kernel_name, waited.as_secs());
+    tracing::warn!(volume = %id, map = name, waited, "the patience is over");
+    let ended = own_maps::end_wait(cx, id);
+    match &ended {
+        Ok(()) => {
+            cx.counts.wait_ended(false);
+            forget_wait(cx, id);
+        }
+        Err(error) => {
+            tracing::warn!(volume = %id, map = name, %error, "the wait could not be ended");
         }
     }
+    ended.is_ok()
+}
 
-    fn forget_wait(&self, id: &VolumeId) {
-        if self.records.load(id).map_wait.is_some() {
-            self.change(id, |record| record.map_wait = None);
-        }
+/// Of what is not healed because a map waits, why the disk that is here was not put there.
+pub(crate) fn why_it_waits(cx: &Context<'_>, id: &VolumeId, error: Error) -> Error {
+    let wait = cx.store.records.load(id).map_wait;
+    match wait.and_then(|wait| wait.not_switched) {
+        Some(why) => Error {
+            cause: format!("{}; the disk that is here is not put there: {why}", error.cause),
+            ..error
+        },
+        None => error,
     }
+}
 
-    fn change(&self, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) {
-        if let Err(error) = self.records.update(id, change) {
-            tracing::warn!(volume = %id, %error, "the wait of the volume's map is not remembered");
-        }
+fn forget_wait(cx: &Context<'_>, id: &VolumeId) {
+    if cx.store.records.load(id).map_wait.is_some() {
+        change(cx, id, |record| record.map_wait = None);
+    }
+}
+
+fn change(cx: &Context<'_>, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) {
+    if let Err(error) = cx.store.records.update(id, change) {
+        tracing::warn!(volume = %id, %error, "the wait of the volume's map is not remembered");
     }
 }
 

@@ -1,16 +1,13 @@
 //! The heal without a call: no call may come after a disk came back. A caller that is told of a disk
 //! (udev, a timer, a person) lets all volumes of this machine be looked after, or that disk's.
 
-use crate::cloud::Cloud;
-use crate::heal::Healing;
+use crate::context::Context;
 use crate::heal::diagnosis::HealOccasion;
 use crate::heal::outcome::Healed;
-use crate::host::Devices;
+use crate::heal::{self, returned_disk};
 use crate::host::clock::Deadline;
-use crate::host::locks::{Locked, Locks};
-use crate::host::records::Records;
-use crate::lookup::locking::Locking;
-use crate::lookup::mounted_here::MountedHere;
+use crate::host::locks::Locked;
+use crate::lookup::{locking, mounted_here};
 use crate::model::disk::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -38,126 +35,116 @@ pub struct Swept {
 /// themselves, and no caller asks again for that disk.
 const CALLS_END: Duration = Duration::from_secs(30);
 
-/// The heal of all volumes.
-#[expect(missing_debug_implementations, reason = "it borrows ports")]
-pub struct Sweep<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) records: &'a Records,
-    pub(crate) locks: &'a Locks,
-    pub(crate) operation: &'a str,
-    pub(crate) locking: &'a Locking<'a>,
-    pub(crate) healing: &'a Healing<'a>,
-    pub(crate) mounted_here: &'a MountedHere<'a>,
+/// Heals every volume that this machine has, or would; those that are put off come last.
+pub fn sweep_all(
+    cx: &Context<'_>,
+    mode: HealMode,
+    put_off: &BTreeSet<String>,
+    tell: Tell<'_>,
+) -> Result<Swept> {
+    let (last, first): (Vec<_>, Vec<_>) =
+        mounted_here::all(cx)?.into_iter().partition(|id| put_off.contains(id.as_str()));
+    Ok(sweep(cx, first.into_iter().chain(last), mode, Duration::ZERO, tell))
 }
 
-impl Sweep<'_> {
-    /// Heals every volume that this machine has, or would; those that are put off come last.
-    pub fn sweep_all(
-        &self,
-        mode: HealMode,
-        put_off: &BTreeSet<String>,
-        tell: Tell<'_>,
-    ) -> Result<Swept> {
-        let (last, first): (Vec<_>, Vec<_>) =
-            self.mounted_here.all()?.into_iter().partition(|id| put_off.contains(id.as_str()));
-        Ok(self.sweep(first.into_iter().chain(last), mode, Duration::ZERO, tell))
-    }
+/// The same for the volume whose disk has this number. A disk that no volume of this machine
+/// was ever mounted from costs a look at the records, and the cloud is not asked.
+pub fn sweep_disk(
+    cx: &Context<'_>,
+    number: DeviceNumber,
+    mode: HealMode,
+    tell: Tell<'_>,
+) -> Result<Swept> {
+    let shown = cx.host.devices.shown_by(number)?.unwrap_or_default();
+    let mut ids = mounted_here::all(cx)?;
+    ids.retain(|id| cx.cloud.identity(id).proven_by(&shown).is_some());
+    Ok(sweep(cx, ids, mode, CALLS_END, tell))
+}
 
-    /// The same for the volume whose disk has this number. A disk that no volume of this machine
-    /// was ever mounted from costs a look at the records, and the cloud is not asked.
-    pub fn sweep_disk(
-        &self,
-        number: DeviceNumber,
-        mode: HealMode,
-        tell: Tell<'_>,
-    ) -> Result<Swept> {
-        let shown = self.devices.shown_by(number)?.unwrap_or_default();
-        let mut ids = self.mounted_here.all()?;
-        ids.retain(|id| self.cloud.identity(id).proven_by(&shown).is_some());
-        Ok(self.sweep(ids, mode, CALLS_END, tell))
-    }
-
-    fn sweep(
-        &self,
-        ids: impl IntoIterator<Item = VolumeId>,
-        mode: HealMode,
-        patience: Duration,
-        tell: Tell<'_>,
-    ) -> Swept {
-        let mut swept = Swept::default();
-        for id in ids {
-            let patience = Deadline::after(patience);
-            let lock = self.locks.take(&id, self.operation, patience).and_then(Locked::required);
-            // One that hangs is said, and the others do not wait for it.
-            if let (Ok(_), Err(error)) = (&lock, self.locking.nothing_hangs(&id)) {
-                swept.is_hanging = true;
-                if mode == HealMode::Auto {
-                    self.healing.returned.keep_time(&id);
-                }
-                tell(&id, Err(error));
-                continue;
+fn sweep(
+    cx: &Context<'_>,
+    ids: impl IntoIterator<Item = VolumeId>,
+    mode: HealMode,
+    patience: Duration,
+    tell: Tell<'_>,
+) -> Swept {
+    let mut swept = Swept::default();
+    for id in ids {
+        let patience = Deadline::after(patience);
+        let lock = cx.store.locks.take(&id, cx.operation, patience).and_then(Locked::required);
+        // One that hangs is said, and the others do not wait for it.
+        if let (Ok(_), Err(error)) = (&lock, locking::nothing_hangs(cx, &id)) {
+            swept.is_hanging = true;
+            if mode == HealMode::Auto {
+                returned_disk::keep_time(cx, &id);
             }
-            let done = lock.and_then(|_lock| {
-                if mode == HealMode::Auto {
-                    self.healing.returned.note_superblock(&id);
-                    self.note_transport(&id);
-                }
-                self.healing.look_after(&id, mode, HealOccasion::Sweep)
-            });
-            match done {
-                Err(error) if error.kind == Kind::Busy => swept.is_busy = true,
-                done => {
-                    let wait = self.records.load(&id).map_wait.filter(|_| mode == HealMode::Auto);
-                    swept.waits_for_a_look |= wait.is_some_and(|wait| wait.is_for_a_look());
-                    let done = self.remembered(&id, mode, done);
-                    if !matches!(&done, Ok(healed) if *healed == Healed::default()) {
-                        tell(&id, done);
-                    }
-                }
-            }
+            tell(&id, Err(error));
+            continue;
         }
-        swept
-    }
-
-    /// Notes how the disk of a mount is connected that an earlier version made: once that disk is lost
-    /// nothing else says whether another on the same transport may take its place.
-    fn note_transport(&self, id: &VolumeId) {
-        let wanted = self.cloud.identity(id);
-        let Some(staged) = self.records.load(id).staged else { return };
-        if staged.transport.is_some() || !matches!(wanted, Identity::Serial(_)) {
-            return;
-        }
-        let disks = self.devices.claimants(&wanted).unwrap_or_default();
-        let disk = disks.iter().find(|disk| moment(disk).is_of(&staged.disk));
-        let Some(transport) = disk.and_then(Device::transport) else { return };
-        let noted = self.records.update(id, |record| {
-            if let Some(staged) = &mut record.staged {
-                staged.transport = Some(transport.clone());
+        let done = lock.and_then(|_lock| {
+            if mode == HealMode::Auto {
+                returned_disk::note_superblock(cx, &id);
+                note_transport(cx, &id);
             }
+            heal::look_after(cx, &id, mode, HealOccasion::Sweep)
         });
-        if let Err(error) = noted {
-            tracing::debug!(volume = %id, %error, "its disk's transport is not remembered");
+        match done {
+            Err(error) if error.kind == Kind::Busy => swept.is_busy = true,
+            done => {
+                let wait = cx.store.records.load(&id).map_wait.filter(|_| mode == HealMode::Auto);
+                swept.waits_for_a_look |= wait.is_some_and(|wait| wait.is_for_a_look());
+                let done = remembered(cx, &id, mode, done);
+                if !matches!(&done, Ok(healed) if *healed == Healed::default()) {
+                    tell(&id, done);
+                }
+            }
         }
     }
+    swept
+}
 
-    /// The timer asks each minute: why it fails or waits is news once, until that changes.
-    fn remembered(&self, id: &VolumeId, mode: HealMode, done: Result<Healed>) -> Result<Healed> {
-        let why = why_it_fails_or_waits(&done);
-        // Processes and spans have other numbers with each look.
-        let why = why.map(|why| kept(&without_digits(&why)));
-        let before = self.records.load(id).not_healed;
-        if before == why {
-            return repeated(done);
-        }
-        if mode == HealMode::Auto
-            && self.records.has(id).unwrap_or(false)
-            && let Err(error) = self.records.update(id, |record| record.not_healed = why)
-        {
-            tracing::debug!(volume = %id, %error, "why it is not healed is not remembered");
-        }
-        done
+/// Notes how the disk of a mount is connected that an earlier version made: once that disk is lost
+/// nothing else says whether another on the same transport may take its place.
+fn note_transport(cx: &Context<'_>, id: &VolumeId) {
+    let wanted = cx.cloud.identity(id);
+    let Some(staged) = cx.store.records.load(id).staged else { return };
+    if staged.transport.is_some() || !matches!(wanted, Identity::Serial(_)) {
+        return;
     }
+    let disks = cx.host.devices.claimants(&wanted).unwrap_or_default();
+    let disk = disks.iter().find(|disk| moment(disk).is_of(&staged.disk));
+    let Some(transport) = disk.and_then(Device::transport) else { return };
+    let noted = cx.store.records.update(id, |record| {
+        if let Some(staged) = &mut record.staged {
+            staged.transport = Some(transport.clone());
+        }
+    });
+    if let Err(error) = noted {
+        tracing::debug!(volume = %id, %error, "its disk's transport is not remembered");
+    }
+}
+
+/// The timer asks each minute: why it fails or waits is news once, until that changes.
+fn remembered(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    mode: HealMode,
+    done: Result<Healed>,
+) -> Result<Healed> {
+    let why = why_it_fails_or_waits(&done);
+    // Processes and spans have other numbers with each look.
+    let why = why.map(|why| kept(&without_digits(&why)));
+    let before = cx.store.records.load(id).not_healed;
+    if before == why {
+        return repeated(done);
+    }
+    if mode == HealMode::Auto
+        && cx.store.records.has(id).unwrap_or(false)
+        && let Err(error) = cx.store.records.update(id, |record| record.not_healed = why)
+    {
+        tracing::debug!(volume = %id, %error, "why it is not healed is not remembered");
+    }
+    done
 }
 
 /// The same as the time before.
@@ -179,7 +166,7 @@ fn why_it_fails_or_waits(done: &Result<Healed>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Driver;
+    use crate::Context;
     use crate::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
     use crate::host::left_behind::{self, LeftProcess};
     use crate::host::locks::Lock;
@@ -219,26 +206,26 @@ mod tests {
         devices: &FakeDevices,
         mode: HealMode,
         looks: usize,
-        before: impl FnOnce(&Driver<'_>) -> Option<Lock>,
+        before: impl FnOnce(&Context<'_>) -> Option<Lock>,
     ) -> (Vec<(bool, String)>, bool) {
         let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
         let no_map = FakeMap::of(None);
         let made_up = MadeUp { maps: &no_map, ..MadeUp::with(&cloud, devices) };
-        made_up.drive(|driver| {
+        made_up.drive(|cx| {
             let disk = DiskMoment::of_a_test(1, &crate::host::machine::boot_id());
             let id = VolumeId::parse("v-1").unwrap();
             let mount = |record: &mut VolumeRecord| {
                 record.is_staged(staged(Path::new("/stage"), &disk, "ext4", ""));
             };
-            driver.ports.records.update(&id, mount).unwrap();
-            let _lock = before(driver);
+            cx.store.records.update(&id, mount).unwrap();
+            let _lock = before(cx);
             let (mut told, mut is_busy) = (Vec::new(), false);
             for _ in 0..looks {
                 let mut tell = |_: &VolumeId, done: Result<Healed>| {
                     let error = done.unwrap_err();
                     told.push((error.is_repeated, error.cause));
                 };
-                let swept = driver.sweep.sweep_all(mode, &BTreeSet::new(), &mut tell).unwrap();
+                let swept = sweep_all(cx, mode, &BTreeSet::new(), &mut tell).unwrap();
                 is_busy |= swept.is_busy;
             }
             (told, is_busy)
@@ -257,9 +244,9 @@ mod tests {
 
     #[test]
     fn a_volume_that_a_call_works_on_is_busy_and_no_news() {
-        let locked = |driver: &Driver<'_>| {
+        let locked = |cx: &Context<'_>| {
             let (id, now) = (VolumeId::parse("v-1").unwrap(), Deadline::after(Duration::ZERO));
-            Some(driver.ports.locks.take(&id, "a call", now).unwrap().required().unwrap())
+            Some(cx.store.locks.take(&id, "a call", now).unwrap().required().unwrap())
         };
         let none = (Vec::new(), true);
         assert_eq!(swept(&FakeDevices::default(), HealMode::Auto, 1, locked), none);
@@ -271,27 +258,27 @@ mod tests {
     fn looked(
         devices: &FakeDevices,
         mode: HealMode,
-        before: impl FnOnce(&Driver<'_>, &VolumeId),
+        before: impl FnOnce(&Context<'_>, &VolumeId),
     ) -> (Swept, Option<MapWait>) {
         let waits = FakeMap::of(Some(OwnMap::of_a_test(false, true, true)));
         let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
         let made_up = MadeUp { maps: &waits, ..MadeUp::with(&cloud, devices) };
-        made_up.drive(|driver| {
+        made_up.drive(|cx| {
             let id = VolumeId::parse("v-1").unwrap();
-            before(driver, &id);
-            let swept = driver.sweep.sweep_all(mode, &BTreeSet::new(), &mut |_, _| {}).unwrap();
-            (swept, driver.ports.records.load(&id).map_wait)
+            before(cx, &id);
+            let swept = sweep_all(cx, mode, &BTreeSet::new(), &mut |_, _| {}).unwrap();
+            (swept, cx.store.records.load(&id).map_wait)
         })
     }
 
     #[test]
     fn a_wait_for_no_more_than_a_look_is_told_by_the_sweep_that_looked() {
         let unread = FakeDevices { unread: Some("/dev: I/O error"), ..FakeDevices::default() };
-        let wait = |driver: &Driver<'_>, id: &VolumeId| {
+        let wait = |cx: &Context<'_>, id: &VolumeId| {
             let not_switched = Some("/dev: I/O error".to_owned());
             let since = crate::host::machine::uptime();
             let wait = MapWait { since, cause: WaitCause::Gone, not_switched };
-            driver.ports.records.update(id, |record| record.map_wait = Some(wait)).unwrap();
+            cx.store.records.update(id, |record| record.map_wait = Some(wait)).unwrap();
         };
         let told = |devices, mode| looked(devices, mode, wait).0.waits_for_a_look;
         assert!(told(&unread, HealMode::Auto));
@@ -302,16 +289,10 @@ mod tests {
     #[test]
     fn where_a_process_hangs_on_the_disk_the_time_of_the_wait_is_kept_all_the_same() {
         let devices = FakeDevices::default().with("vdb", 1 << 30, "v-1");
-        let hangs = |driver: &Driver<'_>, id: &VolumeId| {
-            driver
-                .ports
-                .locks
-                .take(id, "a call", driver.ports.deadline)
-                .unwrap()
-                .required()
-                .unwrap();
+        let hangs = |cx: &Context<'_>, id: &VolumeId| {
+            cx.store.locks.take(id, "a call", cx.deadline).unwrap().required().unwrap();
             let own = i32::try_from(std::process::id()).unwrap();
-            let lock = driver.ports.scratch.join("locks/v-1.lock");
+            let lock = cx.store.scratch.join("locks/v-1.lock");
             left_behind::note(&lock, &[LeftProcess::of(own, "unmount", 0).unwrap()]);
         };
         let (swept, wait) = looked(&devices, HealMode::Auto, hangs);
@@ -329,7 +310,7 @@ mod tests {
             let devices =
                 FakeDevices::default().with("dm-0", 1 << 30, "").with("vdb", 1 << 30, "v-1");
             let made_up = MadeUp { maps: &works, ..MadeUp::with(&cloud, &devices) };
-            made_up.drive(|driver| {
+            made_up.drive(|cx| {
                 let id = VolumeId::parse("v-1").unwrap();
                 let map = moment(&devices.disks[0].0);
                 let mount = |record: &mut VolumeRecord| {
@@ -339,9 +320,9 @@ mod tests {
                         ..staged(Path::new("/stage"), &map, "ext4", "")
                     });
                 };
-                driver.ports.records.update(&id, mount).unwrap();
-                driver.sweep.sweep_all(mode, &BTreeSet::new(), &mut |_, _| {}).unwrap();
-                driver.ports.records.load(&id).superblocks_through(&map).len()
+                cx.store.records.update(&id, mount).unwrap();
+                sweep_all(cx, mode, &BTreeSet::new(), &mut |_, _| {}).unwrap();
+                cx.store.records.load(&id).superblocks_through(&map).len()
             })
         };
         assert_eq!([HealMode::Auto, HealMode::Report].map(noted), [1, 0]);

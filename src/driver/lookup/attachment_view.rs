@@ -1,10 +1,10 @@
 //! What the cloud says of a volume and a server: one view, put together of both of its sides, and how
 //! far each is believed.
 
-use crate::cloud::{Capabilities, Cloud, CloudVolume, Reservation, Trouble};
+use crate::cloud::{Capabilities, CloudVolume, Reservation, Trouble};
+use crate::context::Context;
 use crate::host::clock::Deadline;
-use crate::host::pace::{Change, Pace};
-use crate::host::shared_answers::Answers;
+use crate::host::pace::Change;
 use crate::model::cloud::attachment_state::{
     AttachmentState, Listing, Mapping, VolumePhase, judge,
 };
@@ -36,217 +36,208 @@ pub(crate) enum Asking {
     Anew,
 }
 
-/// What the cloud says of volumes and servers.
-pub(crate) struct Attachments<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) answers: Option<&'a Answers>,
-    pub(crate) pace: Option<&'a Pace>,
-    pub(crate) deadline: Deadline,
-    pub(crate) this_node: &'a NodeName,
+/// Whether what is done at the node is done at this machine, by either name: the configuration may have its
+/// server under another one.
+pub(crate) fn is_here(cx: &Context<'_>, node: &NodeName, server: Option<&ServerId>) -> bool {
+    node == cx.this_node || server.is_some_and(|server| cx.cloud.is_this_machine(server))
 }
 
-impl Attachments<'_> {
-    /// Whether what is done at the node is done at this machine, by either name: the configuration may have its
-    /// server under another one.
-    pub(crate) fn is_here(&self, node: &NodeName, server: Option<&ServerId>) -> bool {
-        node == self.this_node || server.is_some_and(|server| self.cloud.is_this_machine(server))
+/// Does something at the node's server. Which server that is was mostly asked a moment ago: then
+/// it is asked anew only where the answer would be wrong if it was another one by now.
+pub(crate) fn at_server_of<T>(
+    cx: &Context<'_>,
+    node: &NodeName,
+    sight: Asking,
+    needs_proof: impl Fn(&Result<T>) -> bool,
+    act: impl Fn(Option<&ServerId>) -> Result<T>,
+) -> Result<T> {
+    let ask = || cx.cloud.server(node, cx.deadline);
+    let asked = || match (cx.answers(), sight) {
+        (Some(answers), Asking::Shared) => answers.server(node, cx.deadline, ask),
+        (Some(answers), Asking::Anew) => ask().inspect(|server| {
+            if let Some(server) = server {
+                answers.is_server(node, server);
+            }
+        }),
+        (None, _) => ask(),
+    };
+    let Some(recent) = cx.answers().and_then(|answers| answers.recent_server(node)) else {
+        return act(asked()?.as_ref());
+    };
+    let answer = act(Some(&recent));
+    if !needs_proof(&answer) {
+        return answer;
     }
+    match asked() {
+        Ok(now) if now.as_ref() != Some(&recent) => act(now.as_ref()),
+        Err(error) if answer.is_ok() => Err(error),
+        _ => answer,
+    }
+}
 
-    /// Does something at the node's server. Which server that is was mostly asked a moment ago: then
-    /// it is asked anew only where the answer would be wrong if it was another one by now.
-    pub(crate) fn at_server_of<T>(
-        &self,
-        node: &NodeName,
-        sight: Asking,
-        needs_proof: impl Fn(&Result<T>) -> bool,
-        act: impl Fn(Option<&ServerId>) -> Result<T>,
-    ) -> Result<T> {
-        let ask = || self.cloud.server(node, self.deadline);
-        let asked = || match (self.answers, sight) {
-            (Some(answers), Asking::Shared) => answers.server(node, self.deadline, ask),
-            (Some(answers), Asking::Anew) => ask().inspect(|server| {
-                if let Some(server) = server {
-                    answers.is_server(node, server);
-                }
-            }),
-            (None, _) => ask(),
-        };
-        let Some(recent) = self.answers.and_then(|answers| answers.recent_server(node)) else {
-            return act(asked()?.as_ref());
-        };
-        let answer = act(Some(&recent));
-        if !needs_proof(&answer) {
-            return answer;
-        }
-        match asked() {
-            Ok(now) if now.as_ref() != Some(&recent) => act(now.as_ref()),
-            Err(error) if answer.is_ok() => Err(error),
-            _ => answer,
-        }
-    }
+/// What the two sides of the cloud say together. The servers' side is asked only where its word
+/// matters.
+pub(crate) fn attachment_state(
+    cx: &Context<'_>,
+    state: &CloudVolume,
+    server: &ServerId,
+    trust: Trust,
+) -> Result<AttachmentState> {
+    let is_certain = match trust {
+        Trust::Both => false,
+        Trust::Listing => is_settled(state, server),
+        Trust::Own(phase) => is_settled(state, server) || state.status.phase == phase,
+    };
+    let mapping = if is_certain {
+        Mapping::Mapped
+    } else {
+        cx.cloud.mapping(&state.id, server, cx.deadline)?
+    };
+    Ok(judge(&listing(state, server), mapping))
+}
 
-    /// What the two sides of the cloud say together. The servers' side is asked only where its word
-    /// matters.
-    pub(crate) fn attachment_state(
-        &self,
-        state: &CloudVolume,
-        server: &ServerId,
-        trust: Trust,
-    ) -> Result<AttachmentState> {
-        let is_certain = match trust {
-            Trust::Both => false,
-            Trust::Listing => is_settled(state, server),
-            Trust::Own(phase) => is_settled(state, server) || state.status.phase == phase,
-        };
-        let mapping = if is_certain {
-            Mapping::Mapped
-        } else {
-            self.cloud.mapping(&state.id, server, self.deadline)?
-        };
-        Ok(judge(&listing(state, server), mapping))
-    }
+/// The volume as the cloud has it; a missing one is an error.
+pub(crate) fn existing(cx: &Context<'_>, id: &VolumeId) -> Result<CloudVolume> {
+    cx.cloud.volume(id, cx.deadline)?.ok_or_else(|| {
+        Error::new(Kind::Missing, format!("volume {id} does not exist in the cloud"))
+            .hint("is volumeID right, and of this project and region?")
+    })
+}
 
-    /// The volume as the cloud has it; a missing one is an error.
-    pub(crate) fn existing(&self, id: &VolumeId) -> Result<CloudVolume> {
-        self.cloud.volume(id, self.deadline)?.ok_or_else(|| {
-            Error::new(Kind::Missing, format!("volume {id} does not exist in the cloud"))
-                .hint("is volumeID right, and of this project and region?")
-        })
-    }
+/// Fails unless a volume that was not found is certain not to exist: a cloud answers the same about the volumes of
+/// another project or region. A server that is found shows that these credentials look at the right place.
+pub(crate) fn prove_missing(
+    cx: &Context<'_>,
+    volume: &str,
+    server: Option<&ServerId>,
+) -> Result<()> {
+    let Some(scope) = cx.cloud.unproven_scope(server, cx.deadline)? else { return Ok(()) };
+    Err(Error::new(
+        Kind::Config,
+        format!(
+            "cannot determine whether volume {volume} is attached: these credentials ({scope}) show \
+             neither the volume nor the node's server nor the server of this machine"
+        ),
+    )
+    .hint(
+        "check the project and the region in the configuration; if they are right and both were \
+         deleted, set node.server_id to the server of this machine",
+    ))
+}
 
-    /// Fails unless a volume that was not found is certain not to exist: a cloud answers the same about the volumes of
-    /// another project or region. A server that is found shows that these credentials look at the right place.
-    pub(crate) fn prove_missing(&self, volume: &str, server: Option<&ServerId>) -> Result<()> {
-        let Some(scope) = self.cloud.unproven_scope(server, self.deadline)? else { return Ok(()) };
-        Err(Error::new(
-            Kind::Config,
-            format!(
-                "cannot determine whether volume {volume} is attached: these credentials ({scope}) show \
-                 neither the volume nor the node's server nor the server of this machine"
-            ),
-        )
-        .hint(
-            "check the project and the region in the configuration; if they are right and both were \
-             deleted, set node.server_id to the server of this machine",
-        ))
-    }
+pub(crate) fn existing_server(cx: &Context<'_>, node: &NodeName) -> Result<ServerId> {
+    cx.cloud.server(node, cx.deadline)?.ok_or_else(|| no_server(node))
+}
 
-    pub(crate) fn existing_server(&self, node: &NodeName) -> Result<ServerId> {
-        self.cloud.server(node, self.deadline)?.ok_or_else(|| no_server(node))
-    }
+pub(crate) fn still_moving(cx: &Context<'_>, state: &CloudVolume, refusal: Option<Error>) -> Error {
+    let seconds = cx.deadline.total().as_secs();
+    let (id, status) = (&state.id, &state.status);
+    let held = held_by(cx, state);
+    let describe = |one: &Reservation| {
+        let server = one.server.as_ref().map_or("no server", |server| server.as_str());
+        format!("attachment {} ({}) for server {server}", one.id, one.word)
+    };
+    let holders: Vec<_> = held.iter().map(describe).collect();
+    let holders = match holders.as_slice() {
+        [] => String::new(),
+        several => format!(", held by {}", several.join(", ")),
+    };
+    let last = refusal.as_ref().map_or_else(String::new, |error| format!("; {}", error.cause));
+    let of_refusal = refusal.and_then(|error| error.hint);
+    let of_cloud =
+        || held.first().and_then(|one| cx.cloud.advice(Trouble::LeftAttachment(&one.id)));
+    Error::new(
+        Kind::Timeout,
+        format!("volume {id} is still {status} after {seconds} s{holders}{last}"),
+    )
+    .hint(of_refusal.or_else(of_cloud).unwrap_or_else(|| {
+        "the cloud works on it, or lost it: see the volume's events there".to_owned()
+    }))
+}
 
-    pub(crate) fn still_moving(&self, state: &CloudVolume, refusal: Option<Error>) -> Error {
-        let seconds = self.deadline.total().as_secs();
-        let (id, status) = (&state.id, &state.status);
-        let held = self.held_by(state);
-        let describe = |one: &Reservation| {
-            let server = one.server.as_ref().map_or("no server", |server| server.as_str());
-            format!("attachment {} ({}) for server {server}", one.id, one.word)
-        };
-        let holders: Vec<_> = held.iter().map(describe).collect();
-        let holders = match holders.as_slice() {
-            [] => String::new(),
-            several => format!(", held by {}", several.join(", ")),
-        };
-        let last = refusal.as_ref().map_or_else(String::new, |error| format!("; {}", error.cause));
-        let of_refusal = refusal.and_then(|error| error.hint);
-        let of_cloud =
-            || held.first().and_then(|one| self.cloud.advice(Trouble::LeftAttachment(&one.id)));
-        Error::new(
-            Kind::Timeout,
-            format!("volume {id} is still {status} after {seconds} s{holders}{last}"),
-        )
-        .hint(of_refusal.or_else(of_cloud).unwrap_or_else(|| {
-            "the cloud works on it, or lost it: see the volume's events there".to_owned()
-        }))
+/// Who holds a volume that does not become free, for a message.
+fn held_by(cx: &Context<'_>, state: &CloudVolume) -> Vec<Reservation> {
+    if state.status.phase != VolumePhase::Attaching {
+        return Vec::new();
     }
+    cx.cloud.reservations(&state.id, Deadline::after(LAST_QUESTION)).unwrap_or_else(|error| {
+        tracing::debug!(%error, "who holds the volume is not known");
+        Vec::new()
+    })
+}
 
-    /// Who holds a volume that does not become free, for a message.
-    fn held_by(&self, state: &CloudVolume) -> Vec<Reservation> {
-        if state.status.phase != VolumePhase::Attaching {
-            return Vec::new();
-        }
-        self.cloud.reservations(&state.id, Deadline::after(LAST_QUESTION)).unwrap_or_else(|error| {
-            tracing::debug!(%error, "who holds the volume is not known");
-            Vec::new()
-        })
-    }
+/// A volume to which no attach will come true.
+pub(crate) fn unusable(cx: &Context<'_>, state: &CloudVolume) -> Error {
+    let advice = cx.cloud.advice(Trouble::FailedVolume);
+    Error::refused(format!("volume {} is in status {} in the cloud", state.id, state.status))
+        .hint(advice.unwrap_or_else(|| "an operator of the cloud must mend it".to_owned()))
+}
 
-    /// A volume to which no attach will come true.
-    pub(crate) fn unusable(&self, state: &CloudVolume) -> Error {
-        let advice = self.cloud.advice(Trouble::FailedVolume);
-        Error::refused(format!("volume {} is in status {} in the cloud", state.id, state.status))
-            .hint(advice.unwrap_or_else(|| "an operator of the cloud must mend it".to_owned()))
-    }
+/// A mapping that has outlived its attachment.
+pub(crate) fn ghost(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) -> Error {
+    let Capabilities { volumes_side, servers_side, .. } = cx.cloud.capabilities();
+    let (id, status) = (&state.id, &state.status);
+    let advice = cx.cloud.advice(Trouble::LeftMapping(server, id));
+    Error::refused(format!(
+        "{servers_side} maps volume {id} to {server}, {volumes_side} calls it {status}"
+    ))
+    .hint(advice.unwrap_or_else(|| "an operator of the cloud must remove the mapping".to_owned()))
+}
 
-    /// A mapping that has outlived its attachment.
-    pub(crate) fn ghost(&self, state: &CloudVolume, server: &ServerId) -> Error {
-        let Capabilities { volumes_side, servers_side, .. } = self.cloud.capabilities();
-        let (id, status) = (&state.id, &state.status);
-        let advice = self.cloud.advice(Trouble::LeftMapping(server, id));
-        Error::refused(format!(
-            "{servers_side} maps volume {id} to {server}, {volumes_side} calls it {status}"
-        ))
-        .hint(
-            advice.unwrap_or_else(|| "an operator of the cloud must remove the mapping".to_owned()),
-        )
-    }
+/// The two sides do not agree, and have not come to agree by themselves.
+pub(crate) fn contradiction(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) -> Error {
+    let Capabilities { volumes_side, servers_side, .. } = cx.cloud.capabilities();
+    let attachment = state.attachment_to(server).and_then(|one| one.id.as_deref());
+    let advice = attachment.and_then(|id| cx.cloud.advice(Trouble::ForgottenAttachment(id)));
+    Error::refused(format!(
+        "{volumes_side} lists volume {} at {server}, {servers_side} does not know of it",
+        state.id
+    ))
+    .hint(advice.unwrap_or_else(|| {
+        "an operator of the cloud must remove the volume's attachment there".to_owned()
+    }))
+}
 
-    /// The two sides do not agree, and have not come to agree by themselves.
-    pub(crate) fn contradiction(&self, state: &CloudVolume, server: &ServerId) -> Error {
-        let Capabilities { volumes_side, servers_side, .. } = self.cloud.capabilities();
-        let attachment = state.attachment_to(server).and_then(|one| one.id.as_deref());
-        let advice = attachment.and_then(|id| self.cloud.advice(Trouble::ForgottenAttachment(id)));
-        Error::refused(format!(
-            "{volumes_side} lists volume {} at {server}, {servers_side} does not know of it",
-            state.id
-        ))
-        .hint(advice.unwrap_or_else(|| {
-            "an operator of the cloud must remove the volume's attachment there".to_owned()
-        }))
+/// What was answered about the volume is about to change.
+pub(crate) fn forget_answers(cx: &Context<'_>, id: &VolumeId) {
+    if let Some(answers) = cx.answers() {
+        answers.forget(id);
     }
+}
 
-    /// What was answered about the volume is about to change.
-    pub(crate) fn forget_answers(&self, id: &VolumeId) {
-        if let Some(answers) = self.answers {
-            answers.forget(id);
-        }
+/// What the cloud answers to a question; nothing if the call's own time was too short for an answer. A service that
+/// had no time is not to blame: what came before it is the reason.
+pub(crate) fn in_time<T>(cx: &Context<'_>, ask: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+    let had_time = cx.deadline.remaining() >= LAST_QUESTION.min(cx.deadline.total() / 4);
+    match ask() {
+        Err(error) if !had_time && is_silence(&error) => Ok(None),
+        other => other.map(Some),
     }
+}
 
-    /// What the cloud answers to a question; nothing if the call's own time was too short for an answer. A service that
-    /// had no time is not to blame: what came before it is the reason.
-    pub(crate) fn in_time<T>(&self, ask: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
-        let had_time = self.deadline.remaining() >= LAST_QUESTION.min(self.deadline.total() / 4);
-        match ask() {
-            Err(error) if !had_time && is_silence(&error) => Ok(None),
-            other => other.map(Some),
-        }
-    }
+/// How long the cloud may show nothing of a request, or contradict itself, before it counts.
+/// A mapping may go moments after the volume is shown free; a ghost stays.
+pub(crate) fn settle(cx: &Context<'_>) -> Deadline {
+    const LONG_ENOUGH: Duration = Duration::from_secs(10);
+    Deadline::after(LONG_ENOUGH.min(cx.deadline.total() / 2))
+}
 
-    /// How long the cloud may show nothing of a request, or contradict itself, before it counts.
-    /// A mapping may go moments after the volume is shown free; a ghost stays.
-    pub(crate) fn settle(&self) -> Deadline {
-        const LONG_ENOUGH: Duration = Duration::from_secs(10);
-        Deadline::after(LONG_ENOUGH.min(self.deadline.total() / 2))
-    }
+/// The pauses between looks at a change that this call has just asked the cloud for.
+pub(crate) fn looks_at(cx: &Context<'_>, change: Change) -> Looks {
+    Looks::at(cx.pace().and_then(|pace| pace.usual(change)), cx.deadline.total())
+}
 
-    /// The pauses between looks at a change that this call has just asked the cloud for.
-    pub(crate) fn looks_at(&self, change: Change) -> Looks {
-        Looks::at(self.pace.and_then(|pace| pace.usual(change)), self.deadline.total())
+/// A change was through by the look that began at `looked`. The time of the look itself is not the change's: the
+/// next first look would come later by more than that, and each one after it later still.
+pub(crate) fn note_pace(cx: &Context<'_>, change: Change, asked: Instant, looked: Instant) {
+    if let Some(pace) = cx.pace() {
+        pace.took(change, looked.saturating_duration_since(asked));
     }
+}
 
-    /// A change was through by the look that began at `looked`. The time of the look itself is not the change's: the
-    /// next first look would come later by more than that, and each one after it later still.
-    pub(crate) fn note_pace(&self, change: Change, asked: Instant, looked: Instant) {
-        if let Some(pace) = self.pace {
-            pace.took(change, looked.saturating_duration_since(asked));
-        }
-    }
-
-    /// The pauses between looks at the cloud, for whatever it is busy with.
-    pub(crate) fn looks(&self) -> Looks {
-        Looks::at_others(self.deadline.total())
-    }
+/// The pauses between looks at the cloud, for whatever it is busy with.
+pub(crate) fn looks(cx: &Context<'_>) -> Looks {
+    Looks::at_others(cx.deadline.total())
 }
 
 pub(crate) fn no_server(node: &NodeName) -> Error {

@@ -1,11 +1,9 @@
 //! The numbers under which a volume lives or lived: its disk now, and those of its disks that are gone.
 
-use crate::cloud::Cloud;
+use crate::context::Context;
+use crate::host::device_nodes;
 use crate::host::machine::boot_id;
-use crate::host::records::Records;
-use crate::host::{Census, Devices, Mounts, device_nodes};
-use crate::lookup::find_disk::Disks;
-use crate::lookup::own_maps::OwnMaps;
+use crate::lookup::{find_disk, own_maps};
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
@@ -16,17 +14,6 @@ use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
 use crate::model::record::{Staged, VolumeRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// The numbers under which volumes live and lived.
-pub(crate) struct DiskNumbers<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) disks: &'a Disks<'a>,
-    pub(crate) own_maps: &'a OwnMaps<'a>,
-}
 
 /// Whether the mounts of a number that a volume's disk had are the volume's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,198 +26,192 @@ pub(crate) enum Belonging {
     Unknown,
 }
 
-impl DiskNumbers<'_> {
-    /// The numbers under which the volume's file system lives: mounted, now, and before its disk
-    /// came back under another letter. A number that went to another disk since is not it.
-    pub(crate) fn numbers_of(
-        &self,
-        id: Option<&VolumeId>,
-        mounted: &[DeviceNumber],
-    ) -> Vec<DeviceNumber> {
-        let table = if id.is_some() { self.mounts.table() } else { Ok(MountTable::default()) };
-        self.numbers_by(id, mounted, table.as_ref().map_err(Clone::clone))
-    }
+/// The numbers under which the volume's file system lives: mounted, now, and before its disk
+/// came back under another letter. A number that went to another disk since is not it.
+pub(crate) fn numbers_of(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    mounted: &[DeviceNumber],
+) -> Vec<DeviceNumber> {
+    let table = if id.is_some() { cx.host.mounts.table() } else { Ok(MountTable::default()) };
+    numbers_by(cx, id, mounted, table.as_ref().map_err(Clone::clone))
+}
 
-    /// The same by a table that was read for this very question.
-    pub(crate) fn numbers_by(
-        &self,
-        id: Option<&VolumeId>,
-        mounted: &[DeviceNumber],
-        table: Result<&MountTable>,
-    ) -> Vec<DeviceNumber> {
-        let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
-        if let Some(id) = id {
-            numbers.extend(self.known_dead_numbers_of(id, table));
-            if let Ok(Some(disk)) = self.disks.find_disk(id) {
-                numbers.insert(disk.number);
-            }
-            // While it waits it shows no serial, and its mounts are the volume's all the same.
-            numbers.extend(self.own_maps.number_of(id));
+/// The same by a table that was read for this very question.
+pub(crate) fn numbers_by(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    mounted: &[DeviceNumber],
+    table: Result<&MountTable>,
+) -> Vec<DeviceNumber> {
+    let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
+    if let Some(id) = id {
+        numbers.extend(known_dead_numbers_of(cx, id, table));
+        if let Ok(Some(disk)) = find_disk::find_disk(cx, id) {
+            numbers.insert(disk.number);
         }
-        numbers.into_iter().collect()
+        // While it waits it shows no serial, and its mounts are the volume's all the same.
+        numbers.extend(own_maps::number_of(cx, id));
     }
+    numbers.into_iter().collect()
+}
 
-    /// The numbers of dead disks on which mounts of this very volume stand, as far as they are known.
-    pub(crate) fn known_dead_numbers_of(
-        &self,
-        id: &VolumeId,
-        table: Result<&MountTable>,
-    ) -> Vec<DeviceNumber> {
-        let dead = table.and_then(|table| self.dead_numbers_of(id, table));
-        dead.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the numbers before are not known");
-            Vec::new()
-        })
-    }
+/// The numbers of dead disks on which mounts of this very volume stand, as far as they are known.
+pub(crate) fn known_dead_numbers_of(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    table: Result<&MountTable>,
+) -> Vec<DeviceNumber> {
+    let dead = table.and_then(|table| dead_numbers_of(cx, id, table));
+    dead.unwrap_or_else(|error| {
+        tracing::debug!(%error, "the numbers before are not known");
+        Vec::new()
+    })
+}
 
-    pub(crate) fn all_gone(&self, numbers: &[DeviceNumber]) -> &'static str {
-        let gone = numbers.iter().all(|number| self.devices.is_gone(*number).unwrap_or(false));
-        if gone { " (on a disk that is gone)" } else { "" }
-    }
+pub(crate) fn all_gone(cx: &Context<'_>, numbers: &[DeviceNumber]) -> &'static str {
+    let gone = numbers.iter().all(|number| cx.host.devices.is_gone(*number).unwrap_or(false));
+    if gone { " (on a disk that is gone)" } else { "" }
+}
 
-    /// The numbers of dead disks on which mounts of this very volume stand.
-    pub(crate) fn dead_numbers_of(
-        &self,
-        id: &VolumeId,
-        table: &MountTable,
-    ) -> Result<Vec<DeviceNumber>> {
-        let mut dead = self.verdicts(id, (table, &[]), Here::Nothing, MountVerdict::is_dead)?;
-        let record = self.records.load(id);
-        let unseen: Vec<_> = dead
-            .iter()
-            .map(|(number, _)| *number)
-            .filter(|number| table.of(*number).next().is_none())
-            .collect();
-        let others =
-            if unseen.is_empty() { Vec::new() } else { self.in_other_namespaces(&unseen)? };
-        dead.retain(|(number, _)| {
-            self.belonging(id, *number, table, &others, &record) == Belonging::Proven
-        });
-        Ok(dead.into_iter().map(|(number, _)| number).collect())
-    }
+/// The numbers of dead disks on which mounts of this very volume stand.
+pub(crate) fn dead_numbers_of(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    table: &MountTable,
+) -> Result<Vec<DeviceNumber>> {
+    let mut dead = verdicts(cx, id, (table, &[]), Here::Nothing, MountVerdict::is_dead)?;
+    let record = cx.store.records.load(id);
+    let unseen: Vec<_> = dead
+        .iter()
+        .map(|(number, _)| *number)
+        .filter(|number| table.of(*number).next().is_none())
+        .collect();
+    let others = if unseen.is_empty() { Vec::new() } else { in_other_namespaces(cx, &unseen)? };
+    dead.retain(|(number, _)| {
+        belonging(cx, id, *number, table, &others, &record) == Belonging::Proven
+    });
+    Ok(dead.into_iter().map(|(number, _)| number).collect())
+}
 
-    /// What became of each number from which this volume may have been mounted, as far as it matters.
-    /// A number that was the volume's may be another disk's by now: `belonging` tells. Mounts in other namespaces
-    /// that show the volume's label are asked about where the caller has looked for them.
-    pub(crate) fn verdicts(
-        &self,
-        id: &VolumeId,
-        (table, labelled_elsewhere): (&MountTable, &[DeviceNumber]),
-        here: Here,
-        matters: impl Fn(&MountVerdict) -> bool,
-    ) -> Result<Vec<(DeviceNumber, MountVerdict)>> {
-        let record = self.records.load(id);
-        let labelled = labelled(table, id).map(|mount| mount.disk);
-        let ours: BTreeSet<_> = labelled.chain(labelled_elsewhere.iter().copied()).collect();
-        let mut numbers: BTreeSet<_> = record.former_numbers(&boot_id()).collect();
-        numbers.extend(&ours);
-        let wanted = self.cloud.identity(id);
-        let mut verdicts = Vec::new();
-        for number in numbers {
-            let presence = self.devices.presence(number, &wanted)?;
-            let is_reused = matches!(presence, Presence::Other(_)) && !ours.contains(&number);
-            let verdict = judge(number, &presence, here);
-            if !is_reused && matters(&verdict) {
-                verdicts.push((number, verdict));
-            }
-        }
-        Ok(verdicts)
-    }
-
-    /// Whether any mount of the volume's disks of this boot lives on, here or in any other
-    /// namespace; where that cannot be seen it may.
-    pub(crate) fn is_left_behind(&self, id: &VolumeId) -> bool {
-        let record = self.records.load(id);
-        let numbers: Vec<_> = record.former_numbers(&boot_id()).collect();
-        let Ok(table) = self.mounts.table() else { return true };
-        if labelled(&table, id).next().is_some() {
-            return true;
-        }
-        if numbers.is_empty() {
-            return false;
-        }
-        match self.census.namespaces_with(&numbers) {
-            // A number that was given away again shows other volumes' labels.
-            Answer::Told(uses) => {
-                let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
-                uses.hidden(|pod| record.knows(pod)).is_some()
-                    || mounts.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id))
-            }
-            Answer::CannotTell(_) => true,
+/// What became of each number from which this volume may have been mounted, as far as it matters.
+/// A number that was the volume's may be another disk's by now: `belonging` tells. Mounts in other namespaces
+/// that show the volume's label are asked about where the caller has looked for them.
+pub(crate) fn verdicts(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    (table, labelled_elsewhere): (&MountTable, &[DeviceNumber]),
+    here: Here,
+    matters: impl Fn(&MountVerdict) -> bool,
+) -> Result<Vec<(DeviceNumber, MountVerdict)>> {
+    let record = cx.store.records.load(id);
+    let labelled = labelled(table, id).map(|mount| mount.disk);
+    let ours: BTreeSet<_> = labelled.chain(labelled_elsewhere.iter().copied()).collect();
+    let mut numbers: BTreeSet<_> = record.former_numbers(&boot_id()).collect();
+    numbers.extend(&ours);
+    let wanted = cx.cloud.identity(id);
+    let mut verdicts = Vec::new();
+    for number in numbers {
+        let presence = cx.host.devices.presence(number, &wanted)?;
+        let is_reused = matches!(presence, Presence::Other(_)) && !ours.contains(&number);
+        let verdict = judge(number, &presence, here);
+        if !is_reused && matters(&verdict) {
+            verdicts.push((number, verdict));
         }
     }
+    Ok(verdicts)
+}
 
-    /// Whether the mounts of a number are this volume's.
-    pub(crate) fn belonging(
-        &self,
-        id: &VolumeId,
-        number: DeviceNumber,
-        table: &MountTable,
-        others: &[NamespaceUse],
-        record: &VolumeRecord,
-    ) -> Belonging {
-        let own: Vec<&Mount> = table.of(number).collect();
-        let elsewhere = others.iter().flat_map(|one| &one.mounts);
-        let elsewhere: Vec<_> = elsewhere.filter(|mount| mount.number == number).collect();
-        belonging_of(id, (&own, &elsewhere), record.mounted_as(), || {
-            self.ext_ids().ok()?.remove(&number)
-        })
+/// Whether any mount of the volume's disks of this boot lives on, here or in any other
+/// namespace; where that cannot be seen it may.
+pub(crate) fn is_left_behind(cx: &Context<'_>, id: &VolumeId) -> bool {
+    let record = cx.store.records.load(id);
+    let numbers: Vec<_> = record.former_numbers(&boot_id()).collect();
+    let Ok(table) = cx.host.mounts.table() else { return true };
+    if labelled(&table, id).next().is_some() {
+        return true;
     }
-
-    /// The numbers of mounts in other namespaces that show the volume's label: a record may be lost, and it
-    /// remembers so many disks and no more.
-    pub(crate) fn labelled_elsewhere(&self, id: &VolumeId) -> Result<Vec<DeviceNumber>> {
-        let label = Path::new(device_nodes::FOLDER).join(id.as_str());
-        match self.census.namespaces_of(&[], &label) {
-            Answer::Told(uses) => {
-                let mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
-                let ours =
-                    mounts.filter(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
-                // A btrfs shows a number there that is no disk's; and it is not healed.
-                Ok(ours.map(|mount| mount.number).filter(|number| number.major != 0).collect())
-            }
-            Answer::CannotTell(why) => Err(Error::refused(format!(
-                "which mounts of the volume stand in other namespaces cannot be told from here: {why}"
-            ))),
+    if numbers.is_empty() {
+        return false;
+    }
+    match cx.host.census.namespaces_with(&numbers) {
+        // A number that was given away again shows other volumes' labels.
+        Answer::Told(uses) => {
+            let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
+            uses.hidden(|pod| record.knows(pod)).is_some()
+                || mounts.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id))
         }
+        Answer::CannotTell(_) => true,
     }
+}
 
-    fn in_other_namespaces(&self, numbers: &[DeviceNumber]) -> Result<Vec<NamespaceUse>> {
-        match self.census.namespaces_with(numbers) {
-            Answer::Told(uses) => Ok(uses.namespaces),
-            Answer::CannotTell(why) => Err(Error::refused(format!(
-                "who stands on the dead disk cannot be told from here: {why}"
-            ))),
+/// Whether the mounts of a number are this volume's.
+pub(crate) fn belonging(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    number: DeviceNumber,
+    table: &MountTable,
+    others: &[NamespaceUse],
+    record: &VolumeRecord,
+) -> Belonging {
+    let own: Vec<&Mount> = table.of(number).collect();
+    let elsewhere = others.iter().flat_map(|one| &one.mounts);
+    let elsewhere: Vec<_> = elsewhere.filter(|mount| mount.number == number).collect();
+    belonging_of(id, (&own, &elsewhere), record.mounted_as(), || ext_ids(cx).ok()?.remove(&number))
+}
+
+/// The numbers of mounts in other namespaces that show the volume's label: a record may be lost, and it
+/// remembers so many disks and no more.
+pub(crate) fn labelled_elsewhere(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<DeviceNumber>> {
+    let label = Path::new(device_nodes::FOLDER).join(id.as_str());
+    match cx.host.census.namespaces_of(&[], &label) {
+        Answer::Told(uses) => {
+            let mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
+            let ours = mounts.filter(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
+            // A btrfs shows a number there that is no disk's; and it is not healed.
+            Ok(ours.map(|mount| mount.number).filter(|number| number.major != 0).collect())
         }
+        Answer::CannotTell(why) => Err(Error::refused(format!(
+            "which mounts of the volume stand in other namespaces cannot be told from here: {why}"
+        ))),
     }
+}
 
-    pub(crate) fn numbers_with(&self, told: u64) -> Result<Vec<DeviceNumber>> {
-        let ids = self.ext_ids()?.into_iter();
-        Ok(ids.filter(|(_, id)| *id == told).map(|(number, _)| number).collect())
+fn in_other_namespaces(cx: &Context<'_>, numbers: &[DeviceNumber]) -> Result<Vec<NamespaceUse>> {
+    match cx.host.census.namespaces_with(numbers) {
+        Answer::Told(uses) => Ok(uses.namespaces),
+        Answer::CannotTell(why) => Err(Error::refused(format!(
+            "who stands on the dead disk cannot be told from here: {why}"
+        ))),
     }
+}
 
-    fn ext_ids(&self) -> Result<BTreeMap<DeviceNumber, u64>> {
-        match self.census.ext_file_system_ids() {
-            Answer::Told(ids) => Ok(ids),
-            Answer::CannotTell(why) => Err(Error::new(
-                Kind::Refused,
-                format!("which file systems are mounted cannot be told from here: {why}"),
-            )),
-        }
-    }
+pub(crate) fn numbers_with(cx: &Context<'_>, told: u64) -> Result<Vec<DeviceNumber>> {
+    let ids = ext_ids(cx)?.into_iter();
+    Ok(ids.filter(|(_, id)| *id == told).map(|(number, _)| number).collect())
+}
 
-    pub(crate) fn own_mounts(&self, id: &VolumeId) -> Result<Vec<Mount>> {
-        let table = self.mounts.table()?;
-        let numbers = self.numbers_by(Some(id), &[], Ok(&table));
-        let ours = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
-        Ok(ours.cloned().collect())
+fn ext_ids(cx: &Context<'_>) -> Result<BTreeMap<DeviceNumber, u64>> {
+    match cx.host.census.ext_file_system_ids() {
+        Answer::Told(ids) => Ok(ids),
+        Answer::CannotTell(why) => Err(Error::new(
+            Kind::Refused,
+            format!("which file systems are mounted cannot be told from here: {why}"),
+        )),
     }
+}
 
-    pub(crate) fn is_mounted_here(&self, id: &VolumeId) -> bool {
-        let Ok(table) = self.mounts.table() else { return false };
-        let numbers = self.numbers_by(Some(id), &[], Ok(&table));
-        table.mounts().iter().any(|one| numbers.contains(&one.disk))
-    }
+pub(crate) fn own_mounts(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<Mount>> {
+    let table = cx.host.mounts.table()?;
+    let numbers = numbers_by(cx, Some(id), &[], Ok(&table));
+    let ours = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
+    Ok(ours.cloned().collect())
+}
+
+pub(crate) fn is_mounted_here(cx: &Context<'_>, id: &VolumeId) -> bool {
+    let Ok(table) = cx.host.mounts.table() else { return false };
+    let numbers = numbers_by(cx, Some(id), &[], Ok(&table));
+    table.mounts().iter().any(|one| numbers.contains(&one.disk))
 }
 
 /// Whether mounts that have one number are this volume's: they must say so themselves, by the label that they were

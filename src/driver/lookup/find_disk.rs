@@ -7,15 +7,15 @@
 //! A disk proves nothing with its serial unless its transport is one of the cloud's: on others the
 //! target chooses the serial. Such a disk can neither take a volume's place nor block it.
 
-use crate::cloud::{Cloud, CloudVolume};
+use crate::cloud::CloudVolume;
+use crate::context::Context;
 use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Devices, Held, Mounts, device_nodes};
-use crate::lookup::attachment_view::Attachments;
+use crate::host::{Held, device_nodes};
+use crate::lookup::attachment_view;
 use crate::model::disk::device::{Device, Identity, Proof};
 use crate::model::disk::transport::Admission;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{NodeName, VolumeId};
+use crate::model::ids::VolumeId;
 use crate::model::record::Staged;
 use crate::model::text::shown;
 use crate::operation::{Volume, moment};
@@ -33,280 +33,269 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// that is given.
 const STRANGER_AFTER: Duration = Duration::from_secs(10);
 
-/// The disks of volumes on this machine.
-pub(crate) struct Disks<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) this_node: &'a NodeName,
-    pub(crate) deadline: Deadline,
-    pub(crate) attachments: &'a Attachments<'a>,
+/// The volume's disk, if this machine sees it now.
+pub(crate) fn find_disk(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Device>> {
+    Ok(find_among(cx, id)?.0)
 }
 
-impl Disks<'_> {
-    /// The volume's disk, if this machine sees it now.
-    pub(crate) fn find_disk(&self, id: &VolumeId) -> Result<Option<Device>> {
-        Ok(self.find_among(id)?.0)
-    }
-
-    /// The same, and the disks that claim to be it on other transports.
-    fn find_among(&self, id: &VolumeId) -> Result<(Option<Device>, Vec<Device>)> {
-        let wanted = self.cloud.identity(id);
-        let (mut found, mut strangers) = self.claimants(&wanted)?;
-        // The very disk that is mounted comes before one that may have come back for it.
-        for is_its in [Self::is_mounted_from, Self::may_have_come_back] {
-            if found.is_empty() && !strangers.is_empty() {
-                (found, strangers) = strangers.into_iter().partition(|disk| is_its(self, id, disk));
-            }
+/// The same, and the disks that claim to be it on other transports.
+fn find_among(cx: &Context<'_>, id: &VolumeId) -> Result<(Option<Device>, Vec<Device>)> {
+    let wanted = cx.cloud.identity(id);
+    let (mut found, mut strangers) = claimants(cx, &wanted)?;
+    // The very disk that is mounted comes before one that may have come back for it.
+    for is_its in [is_mounted_from, may_have_come_back] {
+        if found.is_empty() && !strangers.is_empty() {
+            (found, strangers) = strangers.into_iter().partition(|disk| is_its(cx, id, disk));
         }
-        if found.iter().any(|disk| disk.proof == Proof::Whole) {
-            found.retain(|disk| disk.proof == Proof::Whole);
-        }
-        let disk = match found.as_slice() {
-            [] => None,
-            [one] if one.proof == Proof::Whole => found.pop(),
-            [_] if self.records.others_with_serial(id).is_empty() => found.pop(),
-            [_, ..] if found[0].proof == Proof::Whole => {
-                return Err(wanted.shown_by_several(&found));
-            }
-            _ => Some(self.tell_apart(id, &wanted, &found)?),
-        };
-        Ok((disk, strangers))
     }
+    if found.iter().any(|disk| disk.proof == Proof::Whole) {
+        found.retain(|disk| disk.proof == Proof::Whole);
+    }
+    let disk = match found.as_slice() {
+        [] => None,
+        [one] if one.proof == Proof::Whole => found.pop(),
+        [_] if cx.store.records.others_with_serial(id).is_empty() => found.pop(),
+        [_, ..] if found[0].proof == Proof::Whole => {
+            return Err(wanted.shown_by_several(&found));
+        }
+        _ => Some(tell_apart(cx, id, &wanted, &found)?),
+    };
+    Ok((disk, strangers))
+}
 
-    /// The volume's disk; missing is an error here.
-    pub(crate) fn disk(&self, id: &VolumeId) -> Result<Device> {
-        if let Some(disk) = self.find_disk(id)? {
+/// The volume's disk; missing is an error here.
+pub(crate) fn disk(cx: &Context<'_>, id: &VolumeId) -> Result<Device> {
+    if let Some(disk) = find_disk(cx, id)? {
+        return Ok(disk);
+    }
+    refuse_strangers(cx, id)?;
+    let wanted = cx.cloud.identity(id);
+    let (_, strangers) = claimants(cx, &wanted)?;
+    let cause = format!("no disk of this machine shows {wanted}{}", ignored(&strangers));
+    Err(Error::new(Kind::Missing, cause).hint("is the volume attached to this machine?"))
+}
+
+/// The disks that show the identity: those whose transport is allowed, and the others.
+fn claimants(cx: &Context<'_>, wanted: &Identity) -> Result<(Vec<Device>, Vec<Device>)> {
+    Ok(cx.host.devices.claimants(wanted)?.into_iter().partition(Device::is_allowed))
+}
+
+/// Whether this machine mounted the volume from this very disk, and may have it mounted still: what an
+/// earlier version or another configuration mounted must still be guarded and unmounted.
+fn is_mounted_from(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> bool {
+    let (record, now) = (cx.store.records.load(id), moment(disk));
+    let staged = record.staged.as_ref().map(|staged| &staged.disk);
+    record.former.iter().chain(staged).any(|one| one.is_of(&now))
+        || cx.host.mounts.table().is_ok_and(|table| {
+            table.of(disk.number).any(|one| device_nodes::owner_of(one).as_ref() == Some(id))
+        })
+}
+
+/// Whether the disk has the transport from which the volume is mounted: then its mounts are healed
+/// by it.
+fn may_have_come_back(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> bool {
+    let staged = cx.store.records.load(id).staged;
+    let is_now = |staged: &Staged| staged.disk.boot == moment(disk).boot;
+    let transport = staged.filter(is_now).and_then(|staged| staged.transport);
+    transport.is_some() && transport.as_ref() == disk.transport()
+}
+
+/// An error if a disk claims to be the volume's on a transport that the configuration could allow.
+fn refuse_strangers(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
+    let (_, others) = claimants(cx, &cx.cloud.identity(id))?;
+    let one = others.iter().find(|disk| disk.admission() == Admission::NotConfigured);
+    one.map_or(Ok(()), |disk| Err(stranger(id, disk)))
+}
+
+/// Holds the disk while something is done to it, so that its number cannot go to another.
+pub(crate) fn hold(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<Held> {
+    cx.host.devices.hold(&cx.cloud.identity(id), disk)
+}
+
+/// Looks once more, right before or after something is done to the disk.
+pub(crate) fn prove_again(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<()> {
+    cx.host.devices.check(&cx.cloud.identity(id), disk)
+}
+
+/// Reports links that name the volume and lead elsewhere. Nothing follows them here, but
+/// other programs may.
+pub(crate) fn report_links(cx: &Context<'_>, id: &VolumeId) {
+    for fault in cx.host.devices.link_faults(&cx.cloud.identity(id), &cx.cloud.link(id)) {
+        tracing::warn!(volume = %id, link = %fault.link.display(), what = fault.what, "a link lies");
+    }
+}
+
+/// Reports a device that the orchestrator remembers and that is not the volume's disk. It is
+/// never followed: what is remembered outlives a reboot.
+pub(crate) fn report_hint(cx: &Context<'_>, id: &VolumeId, hint: &str, disk: &Device) {
+    let path = Path::new(hint);
+    if !hint.is_empty() && path != cx.cloud.link(id) && path != disk.kernel_node() {
+        let hint = shown(hint);
+        tracing::warn!(volume = %id, hint, disk = %disk.kernel_name, "the remembered device is another one");
+    }
+}
+
+/// Disks or volumes that share a cut serial.
+fn tell_apart(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    wanted: &Identity,
+    disks: &[Device],
+) -> Result<Device> {
+    let rivals = cx.store.records.others_with_serial(id);
+    let refuse = |why: &str| {
+        let names = disks.iter().map(|d| format!("{} ({})", d.kernel_name, d.number));
+        let others = rivals.iter().map(|rival| format!("volume {rival}"));
+        let all: Vec<_> = names.chain(others).collect();
+        Err(Error::refused(format!(
+            "{wanted} is all that the disk shows of volume {id}, and it is not the only one: {}; {why}",
+            all.join(", ")
+        ))
+        .hint(
+            "detach the volume that is not needed here in the cloud (openstack server remove volume), or from another \
+             machine: disk detach id:<volumeID> <node>",
+        ))
+    };
+    let attached = match attached_with_serial_of(cx, id) {
+        Ok(attached) => attached,
+        Err(error) => return refuse(&format!("the cloud cannot tell them apart: {error}")),
+    };
+    let Some(ours) = attached.iter().find(|volume| volume.id == *id) else {
+        return refuse("by the cloud's word the volume is not attached here");
+    };
+    if attached.len() != disks.len() {
+        return refuse(&format!(
+            "{} of them are attached by the cloud's word, {} disks are there",
+            attached.len(),
+            disks.len()
+        ));
+    }
+    // With one volume and one disk there is nothing left to confuse; with several only a size
+    // that no other has tells them apart.
+    let of_our_size = disks.iter().filter(|disk| disk.size == ours.size).collect::<Vec<_>>();
+    let same_size = attached.iter().filter(|volume| volume.size == ours.size).count();
+    match (disks, of_our_size.as_slice()) {
+        ([only], _) => Ok(only.clone()),
+        (_, [one]) if same_size == 1 => Ok((*one).clone()),
+        _ => refuse("their sizes do not tell them apart"),
+    }
+}
+
+fn attached_with_serial_of(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<CloudVolume>> {
+    let server = attachment_view::existing_server(cx, cx.this_node)?;
+    let mut attached = cx.cloud.attached_to(&server, cx.deadline)?;
+    attached.retain(|volume| volume.id.virtio_serial() == id.virtio_serial());
+    Ok(attached)
+}
+
+/// Waits for the disk: subscribes to news first, then looks, so that it cannot be missed.
+pub(crate) fn wait_for(cx: &Context<'_>, volume: &Volume, deadline: Deadline) -> Result<Device> {
+    wait_while(cx, volume, deadline, &mut Err)
+}
+
+/// Waits for the disk also where the volume is attached nowhere, if `may_come` does not fail: it is given the
+/// error, and answers after how long the cloud is asked again.
+pub(crate) fn wait_while(
+    cx: &Context<'_>,
+    volume: &Volume,
+    deadline: Deadline,
+    may_come: &mut dyn FnMut(Error) -> Result<Duration>,
+) -> Result<Device> {
+    let mut events = None;
+    let mut ask = Deadline::after(ASK_AFTER);
+    let stranger = Deadline::after(STRANGER_AFTER);
+    loop {
+        let (disk, strangers) = find_among(cx, &volume.id)?;
+        if let Some(disk) = disk.filter(|disk| disk.size > 0) {
+            if !strangers.is_empty() {
+                tracing::warn!(volume = %volume.id, "other disks show the volume's serial{}", ignored(&strangers));
+            }
+            tracing::info!(volume = %volume.id, disk = %disk.kernel_name, number = %disk.number, "its disk");
             return Ok(disk);
         }
-        self.refuse_strangers(id)?;
-        let wanted = self.cloud.identity(id);
-        let (_, strangers) = self.claimants(&wanted)?;
-        let cause = format!("no disk of this machine shows {wanted}{}", ignored(&strangers));
-        Err(Error::new(Kind::Missing, cause).hint("is the volume attached to this machine?"))
-    }
-
-    /// The disks that show the identity: those whose transport is allowed, and the others.
-    fn claimants(&self, wanted: &Identity) -> Result<(Vec<Device>, Vec<Device>)> {
-        Ok(self.devices.claimants(wanted)?.into_iter().partition(Device::is_allowed))
-    }
-
-    /// Whether this machine mounted the volume from this very disk, and may have it mounted still: what an
-    /// earlier version or another configuration mounted must still be guarded and unmounted.
-    fn is_mounted_from(&self, id: &VolumeId, disk: &Device) -> bool {
-        let (record, now) = (self.records.load(id), moment(disk));
-        let staged = record.staged.as_ref().map(|staged| &staged.disk);
-        record.former.iter().chain(staged).any(|one| one.is_of(&now))
-            || self.mounts.table().is_ok_and(|table| {
-                table.of(disk.number).any(|one| device_nodes::owner_of(one).as_ref() == Some(id))
-            })
-    }
-
-    /// Whether the disk has the transport from which the volume is mounted: then its mounts are healed
-    /// by it.
-    fn may_have_come_back(&self, id: &VolumeId, disk: &Device) -> bool {
-        let staged = self.records.load(id).staged;
-        let is_now = |staged: &Staged| staged.disk.boot == moment(disk).boot;
-        let transport = staged.filter(is_now).and_then(|staged| staged.transport);
-        transport.is_some() && transport.as_ref() == disk.transport()
-    }
-
-    /// An error if a disk claims to be the volume's on a transport that the configuration could allow.
-    fn refuse_strangers(&self, id: &VolumeId) -> Result<()> {
-        let (_, others) = self.claimants(&self.cloud.identity(id))?;
-        let one = others.iter().find(|disk| disk.admission() == Admission::NotConfigured);
-        one.map_or(Ok(()), |disk| Err(stranger(id, disk)))
-    }
-
-    /// Holds the disk while something is done to it, so that its number cannot go to another.
-    pub(crate) fn hold(&self, id: &VolumeId, disk: &Device) -> Result<Held> {
-        self.devices.hold(&self.cloud.identity(id), disk)
-    }
-
-    /// Looks once more, right before or after something is done to the disk.
-    pub(crate) fn prove_again(&self, id: &VolumeId, disk: &Device) -> Result<()> {
-        self.devices.check(&self.cloud.identity(id), disk)
-    }
-
-    /// Reports links that name the volume and lead elsewhere. Nothing follows them here, but
-    /// other programs may.
-    pub(crate) fn report_links(&self, id: &VolumeId) {
-        for fault in self.devices.link_faults(&self.cloud.identity(id), &self.cloud.link(id)) {
-            tracing::warn!(volume = %id, link = %fault.link.display(), what = fault.what, "a link lies");
+        if events.is_none() {
+            // The usual case is a disk that is there already: it needs no subscription. From
+            // here on every look comes after it.
+            events = Some(cx.host.devices.watch());
+            continue;
+        }
+        if ask.over() {
+            let soon = say_if_not_attached(cx, volume)?.map(&mut *may_come).transpose()?;
+            ask = Deadline::after(soon.unwrap_or(ASK_EVERY));
+        }
+        let left = deadline.remaining();
+        if left.is_zero() || stranger.over() {
+            refuse_strangers(cx, &volume.id)?;
+        }
+        if left.is_zero() {
+            return Err(never_came(cx, volume, deadline));
+        }
+        let nap = left.min(LOOK_EVERY).min(ask.remaining().max(Duration::from_millis(1)));
+        if let Some(events) = &mut events {
+            events.wait(nap);
         }
     }
+}
 
-    /// Reports a device that the orchestrator remembers and that is not the volume's disk. It is
-    /// never followed: what is remembered outlives a reboot.
-    pub(crate) fn report_hint(&self, id: &VolumeId, hint: &str, disk: &Device) {
-        let path = Path::new(hint);
-        if !hint.is_empty() && path != self.cloud.link(id) && path != disk.kernel_node() {
-            let hint = shown(hint);
-            tracing::warn!(volume = %id, hint, disk = %disk.kernel_name, "the remembered device is another one");
-        }
-    }
+fn never_came(cx: &Context<'_>, volume: &Volume, deadline: Deadline) -> Error {
+    let wanted = cx.cloud.identity(&volume.id);
+    report_links(cx, &volume.id);
+    let (_, strangers) = claimants(cx, &wanted).unwrap_or_default();
+    let known = cx.host.devices.udev_says(&wanted);
+    let udev = match known.as_slice() {
+        [] => String::new(),
+        known => format!(" (udev names {})", known.join(", ")),
+    };
+    let seconds = deadline.total().as_secs();
+    Error::new(
+        Kind::Timeout,
+        format!("no disk with {wanted} appeared within {seconds} s{udev}{}", ignored(&strangers)),
+    )
+    .hint("is the volume attached to this machine, and does the kernel's log show the disk?")
+}
 
-    /// Disks or volumes that share a cut serial.
-    fn tell_apart(&self, id: &VolumeId, wanted: &Identity, disks: &[Device]) -> Result<Device> {
-        let rivals = self.records.others_with_serial(id);
-        let refuse = |why: &str| {
-            let names = disks.iter().map(|d| format!("{} ({})", d.kernel_name, d.number));
-            let others = rivals.iter().map(|rival| format!("volume {rival}"));
-            let all: Vec<_> = names.chain(others).collect();
-            Err(Error::refused(format!(
-                "{wanted} is all that the disk shows of volume {id}, and it is not the only one: {}; {why}",
-                all.join(", ")
-            ))
-            .hint(
-                "detach the volume that is not needed here in the cloud (openstack server remove volume), or from another \
-                 machine: disk detach id:<volumeID> <node>",
-            ))
-        };
-        let attached = match self.attached_with_serial_of(id) {
-            Ok(attached) => attached,
-            Err(error) => return refuse(&format!("the cloud cannot tell them apart: {error}")),
-        };
-        let Some(ours) = attached.iter().find(|volume| volume.id == *id) else {
-            return refuse("by the cloud's word the volume is not attached here");
-        };
-        if attached.len() != disks.len() {
-            return refuse(&format!(
-                "{} of them are attached by the cloud's word, {} disks are there",
-                attached.len(),
-                disks.len()
-            ));
-        }
-        // With one volume and one disk there is nothing left to confuse; with several only a size
-        // that no other has tells them apart.
-        let of_our_size = disks.iter().filter(|disk| disk.size == ours.size).collect::<Vec<_>>();
-        let same_size = attached.iter().filter(|volume| volume.size == ours.size).count();
-        match (disks, of_our_size.as_slice()) {
-            ([only], _) => Ok(only.clone()),
-            (_, [one]) if same_size == 1 => Ok((*one).clone()),
-            _ => refuse("their sizes do not tell them apart"),
-        }
-    }
-
-    fn attached_with_serial_of(&self, id: &VolumeId) -> Result<Vec<CloudVolume>> {
-        let server = self.attachments.existing_server(self.this_node)?;
-        let mut attached = self.cloud.attached_to(&server, self.deadline)?;
-        attached.retain(|volume| volume.id.virtio_serial() == id.virtio_serial());
-        Ok(attached)
-    }
-
-    /// Waits for the disk: subscribes to news first, then looks, so that it cannot be missed.
-    pub(crate) fn wait_for(&self, volume: &Volume, deadline: Deadline) -> Result<Device> {
-        self.wait_while(volume, deadline, &mut Err)
-    }
-
-    /// Waits for the disk also where the volume is attached nowhere, if `may_come` does not fail: it is given the
-    /// error, and answers after how long the cloud is asked again.
-    pub(crate) fn wait_while(
-        &self,
-        volume: &Volume,
-        deadline: Deadline,
-        may_come: &mut dyn FnMut(Error) -> Result<Duration>,
-    ) -> Result<Device> {
-        let mut events = None;
-        let mut ask = Deadline::after(ASK_AFTER);
-        let stranger = Deadline::after(STRANGER_AFTER);
-        loop {
-            let (disk, strangers) = self.find_among(&volume.id)?;
-            if let Some(disk) = disk.filter(|disk| disk.size > 0) {
-                if !strangers.is_empty() {
-                    tracing::warn!(volume = %volume.id, "other disks show the volume's serial{}", ignored(&strangers));
+/// The disk cannot come if the cloud does not think of sending it. A cloud that cannot be
+/// asked is no reason to stop waiting. A volume that is attached nowhere may be attached any
+/// moment: the caller decides.
+fn say_if_not_attached(cx: &Context<'_>, volume: &Volume) -> Result<Option<Error>> {
+    let asked = cx
+        .cloud
+        .server(cx.this_node, cx.deadline)
+        .and_then(|server| Ok((server, cx.cloud.volume(&volume.id, cx.deadline)?)));
+    match asked {
+        Ok((Some(server), Some(state))) if state.attachment_to(&server).is_none() => {
+            let not_attached = |at: String| {
+                let cause = format!("volume {} is not attached to {server}: {at}", volume.id);
+                Error::new(Kind::Missing, cause)
+                    .hint("it must be attached again before its disk can appear")
+            };
+            match state.attachments.first() {
+                Some(other) => {
+                    let (other, node) = (&other.server, cx.this_node);
+                    Err(not_attached(format!("it is attached to {other}")).hint(format!(
+                        "it must be attached again before its disk can appear; if {other} is this machine, set \
+                         node.name (which is {node} now) to the name that Kubernetes has for it"
+                    )))
                 }
-                tracing::info!(volume = %volume.id, disk = %disk.kernel_name, number = %disk.number, "its disk");
-                return Ok(disk);
-            }
-            if events.is_none() {
-                // The usual case is a disk that is there already: it needs no subscription. From
-                // here on every look comes after it.
-                events = Some(self.devices.watch());
-                continue;
-            }
-            if ask.over() {
-                let soon = self.say_if_not_attached(volume)?.map(&mut *may_come).transpose()?;
-                ask = Deadline::after(soon.unwrap_or(ASK_EVERY));
-            }
-            let left = deadline.remaining();
-            if left.is_zero() || stranger.over() {
-                self.refuse_strangers(&volume.id)?;
-            }
-            if left.is_zero() {
-                return Err(self.never_came(volume, deadline));
-            }
-            let nap = left.min(LOOK_EVERY).min(ask.remaining().max(Duration::from_millis(1)));
-            if let Some(events) = &mut events {
-                events.wait(nap);
+                None => Ok(Some(not_attached("it is attached nowhere".to_owned()))),
             }
         }
-    }
-
-    fn never_came(&self, volume: &Volume, deadline: Deadline) -> Error {
-        let wanted = self.cloud.identity(&volume.id);
-        self.report_links(&volume.id);
-        let (_, strangers) = self.claimants(&wanted).unwrap_or_default();
-        let known = self.devices.udev_says(&wanted);
-        let udev = match known.as_slice() {
-            [] => String::new(),
-            known => format!(" (udev names {})", known.join(", ")),
-        };
-        let seconds = deadline.total().as_secs();
-        Error::new(
-            Kind::Timeout,
-            format!(
-                "no disk with {wanted} appeared within {seconds} s{udev}{}",
-                ignored(&strangers)
-            ),
-        )
-        .hint("is the volume attached to this machine, and does the kernel's log show the disk?")
-    }
-
-    /// The disk cannot come if the cloud does not think of sending it. A cloud that cannot be
-    /// asked is no reason to stop waiting. A volume that is attached nowhere may be attached any
-    /// moment: the caller decides.
-    fn say_if_not_attached(&self, volume: &Volume) -> Result<Option<Error>> {
-        let asked = self
-            .cloud
-            .server(self.this_node, self.deadline)
-            .and_then(|server| Ok((server, self.cloud.volume(&volume.id, self.deadline)?)));
-        match asked {
-            Ok((Some(server), Some(state))) if state.attachment_to(&server).is_none() => {
-                let not_attached = |at: String| {
-                    let cause = format!("volume {} is not attached to {server}: {at}", volume.id);
-                    Error::new(Kind::Missing, cause)
-                        .hint("it must be attached again before its disk can appear")
-                };
-                match state.attachments.first() {
-                    Some(other) => {
-                        let (other, node) = (&other.server, self.this_node);
-                        Err(not_attached(format!("it is attached to {other}")).hint(format!(
-                            "it must be attached again before its disk can appear; if {other} is this machine, set \
-                             node.name (which is {node} now) to the name that Kubernetes has for it"
-                        )))
-                    }
-                    None => Ok(Some(not_attached("it is attached nowhere".to_owned()))),
-                }
-            }
-            Ok((_, None)) => Err(Error::new(
-                Kind::Missing,
-                format!("volume {} does not exist in the cloud", volume.id),
-            )),
-            Ok(_) => Ok(None),
-            Err(error) => {
-                tracing::warn!(volume = %volume.id, %error, "the disk is not there, and the cloud cannot say why");
-                Ok(None)
-            }
+        Ok((_, None)) => Err(Error::new(
+            Kind::Missing,
+            format!("volume {} does not exist in the cloud", volume.id),
+        )),
+        Ok(_) => Ok(None),
+        Err(error) => {
+            tracing::warn!(volume = %volume.id, %error, "the disk is not there, and the cloud cannot say why");
+            Ok(None)
         }
     }
+}
 
-    /// Whether nothing uses the disk, for what is about to write to it. What cannot be seen is an
-    /// error.
-    pub(crate) fn is_free(&self, disk: &Device) -> Result<bool> {
-        self.devices.exclusive_open(disk)?.is_free()
-    }
+/// Whether nothing uses the disk, for what is about to write to it. What cannot be seen is an
+/// error.
+pub(crate) fn is_free(cx: &Context<'_>, disk: &Device) -> Result<bool> {
+    cx.host.devices.exclusive_open(disk)?.is_free()
 }
 
 /// Disks that are passed over, in words for a message.
@@ -367,18 +356,18 @@ mod tests {
     const CUT: &str = "6f1c2d3e-4a5b-4c6d-8";
 
     /// What is asked on a machine whose disks are these.
-    fn at<T>(cloud: &FakeCloud, devices: &FakeDevices, ask: impl FnOnce(&Disks<'_>) -> T) -> T {
-        MadeUp::with(cloud, devices).drive(|driver| ask(driver.known.disks))
+    fn at<T>(cloud: &FakeCloud, devices: &FakeDevices, ask: impl FnOnce(&Context<'_>) -> T) -> T {
+        MadeUp::with(cloud, devices).drive(|cx| ask(cx))
     }
 
     /// Asks for volume ONE on a machine that has also seen `seen`.
     fn ask(cloud: &FakeCloud, devices: &FakeDevices, seen: &[&str]) -> Result<Option<String>> {
-        let found = at(cloud, devices, |disks| {
+        let found = at(cloud, devices, |cx| {
             for id in seen {
                 let id = VolumeId::parse(id).unwrap();
-                disks.records.update(&id, |record| record.was_mounted = true).unwrap();
+                cx.store.records.update(&id, |record| record.was_mounted = true).unwrap();
             }
-            disks.find_disk(&VolumeId::parse(ONE).unwrap())
+            find_disk(cx, &VolumeId::parse(ONE).unwrap())
         })?;
         Ok(found.map(|disk| disk.kernel_name))
     }
@@ -430,7 +419,7 @@ mod tests {
         let missing = |admission| {
             let disks = FakeDevices::default().with("sda", 5, ONE).on("a-network", admission);
             let id = VolumeId::parse(ONE).unwrap();
-            at(&FakeCloud::default(), &disks, |disks| disks.disk(&id)).unwrap_err()
+            at(&FakeCloud::default(), &disks, |cx| disk(cx, &id)).unwrap_err()
         };
         let error = missing(Admission::NotConfigured);
         assert_eq!(error.kind, Kind::Refused);
@@ -447,12 +436,12 @@ mod tests {
             || FakeDevices::default().with("sda", 5, ONE).on("a-network", Admission::Never);
         let id = VolumeId::parse(ONE).unwrap();
         let found = |devices: &FakeDevices, mounted: &Device, transport: Option<&str>| {
-            at(&FakeCloud::default(), devices, |disks| {
+            at(&FakeCloud::default(), devices, |cx| {
                 let mut staged =
                     crate::lookup::memory::staged("/s".as_ref(), &moment(mounted), "", "");
                 staged.transport = transport.map(Transport::named);
-                disks.records.update(&id, |record| record.is_staged(staged)).unwrap();
-                disks.find_disk(&id).unwrap()
+                cx.store.records.update(&id, |record| record.is_staged(staged)).unwrap();
+                find_disk(cx, &id).unwrap()
             })
         };
         let (same, again) = (network(), network());
@@ -527,10 +516,10 @@ mod tests {
         let (cloud, id) = (FakeCloud::default(), VolumeId::parse(ONE).unwrap());
         let devices = FakeDevices::default().with("vdb", 5, CUT).with("vdc", 5, "other");
         let both: Vec<_> = devices.disks.iter().map(|(disk, _)| disk.clone()).collect();
-        let proven = |disk: &Device| at(&cloud, &devices, |disks| disks.prove_again(&id, disk));
+        let proven = |disk: &Device| at(&cloud, &devices, |cx| prove_again(cx, &id, disk));
         assert_eq!(proven(&both[0]), Ok(()));
         assert_eq!(proven(&both[1]).unwrap_err().kind, Kind::Refused);
-        let is_free = |devices| at(&cloud, devices, |disks| disks.is_free(&both[0]));
+        let is_free = |devices| at(&cloud, devices, |cx| is_free(cx, &both[0]));
         assert_eq!(is_free(&devices), Ok(true));
         let used = FakeDevices { used: 1.into(), ..FakeDevices::default() };
         assert_eq!(is_free(&used), Ok(false));
@@ -542,7 +531,7 @@ mod tests {
         let came = |size| {
             let devices = FakeDevices::default().with("vdb", size, CUT);
             let soon = Deadline::after(Duration::from_millis(20));
-            at(&FakeCloud::default(), &devices, |disks| disks.wait_for(&volume, soon))
+            at(&FakeCloud::default(), &devices, |cx| wait_for(cx, &volume, soon))
                 .map_err(|error| error.kind)
         };
         assert!(came(1).is_ok());
@@ -553,8 +542,7 @@ mod tests {
     fn a_wait_that_the_cloud_will_not_end_is_ended_and_no_other() {
         let volume = Volume::new(VolumeId::parse(ONE).unwrap(), None);
         let say = |cloud: &FakeCloud| {
-            let told =
-                at(cloud, &FakeDevices::default(), |disks| disks.say_if_not_attached(&volume));
+            let told = at(cloud, &FakeDevices::default(), |cx| say_if_not_attached(cx, &volume));
             told.map(|may_come| may_come.map(|error| error.cause)).map_err(|error| error.cause)
         };
         assert_eq!(say(&FakeCloud::default().with(ONE, 1, &["here"])), Ok(None));

@@ -1,11 +1,10 @@
 //! From the orchestrator's name of a volume to the volume. A wrong guess would detach
 //! another volume's disk, so whatever is not certain is an error.
 
-use crate::cloud::{Cloud, CloudVolume, Note};
-use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Devices, Mounts, device_nodes};
-use crate::lookup::memory::Memory;
+use crate::cloud::{CloudVolume, Note};
+use crate::context::Context;
+use crate::host::device_nodes;
+use crate::lookup::memory;
 use crate::model::disk::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
@@ -14,318 +13,310 @@ use crate::model::record::VolumeRecord;
 use crate::operation::Volume;
 use std::path::Path;
 
-/// Volumes by the names that others have for them.
-#[expect(missing_debug_implementations, reason = "it borrows ports")]
-pub struct Volumes<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) deadline: Deadline,
-    pub(crate) memory: &'a Memory<'a>,
+/// The volume of this name, as far as the cloud can tell; nothing if no volume that is
+/// attached to the server can be meant.
+///
+/// In order: what is recorded, with the volume in the cloud or on this machine; the id of a
+/// volume; the one volume attached to that server that the cloud calls so. A UUID that several
+/// volumes may go by is refused with all of them.
+pub fn volume_named(
+    cx: &Context<'_>,
+    name: &VolumeName,
+    server: Option<&ServerId>,
+) -> Result<Option<VolumeId>> {
+    Ok(found_by_name(cx, name, server)?.map(|volume| volume.id))
 }
 
-impl Volumes<'_> {
-    /// The volume of this name, as far as the cloud can tell; nothing if no volume that is
-    /// attached to the server can be meant.
-    ///
-    /// In order: what is recorded, with the volume in the cloud or on this machine; the id of a
-    /// volume; the one volume attached to that server that the cloud calls so. A UUID that several
-    /// volumes may go by is refused with all of them.
-    pub fn volume_named(
-        &self,
-        name: &VolumeName,
-        server: Option<&ServerId>,
-    ) -> Result<Option<VolumeId>> {
-        Ok(self.found_by_name(name, server)?.map(|volume| volume.id))
+/// The same, as the cloud has just shown it.
+pub(crate) fn found_by_name(
+    cx: &Context<'_>,
+    name: &VolumeName,
+    server: Option<&ServerId>,
+) -> Result<Option<CloudVolume>> {
+    let recorded = recorded_under(cx, name, server)?;
+    if recorded.is_empty() {
+        return unrecorded(cx, name, server);
     }
-
-    /// The same, as the cloud has just shown it.
-    pub(crate) fn found_by_name(
-        &self,
-        name: &VolumeName,
-        server: Option<&ServerId>,
-    ) -> Result<Option<CloudVolume>> {
-        let recorded = self.recorded_under(name, server)?;
-        if recorded.is_empty() {
-            return self.unrecorded(name, server);
-        }
-        // What is recorded is no longer there, and the other one is no known volume: then there
-        // is nothing to choose from.
-        let is_choice = |own: &CloudVolume, server: &ServerId| {
-            own.attachment_to(server).is_some()
-                && (self.is_known(own)
-                    || recorded.iter().any(|volume| volume.attachment_to(server).is_some()))
-        };
-        if let Some(id) = name.as_volume_id()
-            && !recorded.iter().any(|volume| volume.id == id)
-            && let Some(own) = self.cloud.volume(&id, self.deadline)?
-            && own.recorded_name.as_ref().is_none_or(|recorded| recorded == name)
-            && server.is_none_or(|server| is_choice(&own, server))
-        {
-            let ids = recorded.iter().map(|volume| &volume.id).chain([&own.id]);
-            return Err(in_doubt(name, ids, "is recorded for one and is the other's id"));
-        }
-        the_attached_one(name, recorded, server)
+    // What is recorded is no longer there, and the other one is no known volume: then there
+    // is nothing to choose from.
+    let is_choice = |own: &CloudVolume, server: &ServerId| {
+        own.attachment_to(server).is_some()
+            && (is_known(cx, own)
+                || recorded.iter().any(|volume| volume.attachment_to(server).is_some()))
+    };
+    if let Some(id) = name.as_volume_id()
+        && !recorded.iter().any(|volume| volume.id == id)
+        && let Some(own) = cx.cloud.volume(&id, cx.deadline)?
+        && own.recorded_name.as_ref().is_none_or(|recorded| recorded == name)
+        && server.is_none_or(|server| is_choice(&own, server))
+    {
+        let ids = recorded.iter().map(|volume| &volume.id).chain([&own.id]);
+        return Err(in_doubt(name, ids, "is recorded for one and is the other's id"));
     }
+    the_attached_one(name, recorded, server)
+}
 
-    /// The volume of a name that nothing is recorded of.
-    fn unrecorded(
-        &self,
-        name: &VolumeName,
-        server: Option<&ServerId>,
-    ) -> Result<Option<CloudVolume>> {
-        let own = match VolumeId::parse(name.as_str()) {
-            Ok(id) => self.cloud.volume(&id, self.deadline)?,
-            Err(_) => None,
+/// The volume of a name that nothing is recorded of.
+fn unrecorded(
+    cx: &Context<'_>,
+    name: &VolumeName,
+    server: Option<&ServerId>,
+) -> Result<Option<CloudVolume>> {
+    let own = match VolumeId::parse(name.as_str()) {
+        Ok(id) => cx.cloud.volume(&id, cx.deadline)?,
+        Err(_) => None,
+    };
+    let is_uuid = name.as_volume_id().is_some();
+    if let Some(own) = own {
+        // It goes by another name, or nothing tells by which it was attached: only then it
+        // matters who else is there.
+        let is_odd = |server: &ServerId| {
+            own.recorded_name.is_some()
+                || own.attachment_to(server).is_some() && !is_known(cx, &own)
         };
-        let is_uuid = name.as_volume_id().is_some();
-        if let Some(own) = own {
-            // It goes by another name, or nothing tells by which it was attached: only then it
-            // matters who else is there.
-            let is_odd = |server: &ServerId| {
-                own.recorded_name.is_some()
-                    || own.attachment_to(server).is_some() && !self.is_known(&own)
-            };
-            if let Some(server) = server.filter(|server| is_uuid && is_odd(server)) {
-                let strangers = self.strangers(self.cloud.attached_to(server, self.deadline)?);
-                let others: Vec<_> = strangers.iter().filter(|id| **id != own.id).collect();
-                if !others.is_empty() {
-                    let how = "is a volume's id, and it is not recorded by which name others were attached";
-                    return Err(in_doubt(name, others.into_iter().chain([&own.id]), how));
-                }
+        if let Some(server) = server.filter(|server| is_uuid && is_odd(server)) {
+            let strangers = strangers(cx, cx.cloud.attached_to(server, cx.deadline)?);
+            let others: Vec<_> = strangers.iter().filter(|id| **id != own.id).collect();
+            if !others.is_empty() {
+                let how =
+                    "is a volume's id, and it is not recorded by which name others were attached";
+                return Err(in_doubt(name, others.into_iter().chain([&own.id]), how));
             }
-            return Ok(Some(own));
         }
-        let Some(server) = server else { return Ok(None) };
-        let attached = self.cloud.attached_to(server, self.deadline)?;
-        // One that attach recorded under another name is certainly not meant.
-        let called = attached.iter().filter(|volume| {
-            volume.name.as_deref() == Some(name.as_str()) && volume.recorded_name.is_none()
-        });
-        let called: Vec<_> = called.cloned().collect();
-        if let Some(one) = only_one(name, called, "have that name in the cloud")? {
-            return Ok(Some(one));
-        }
-        if !is_uuid {
-            return Ok(None);
-        }
-        let strangers = self.strangers(attached);
-        // Which one was meant is known here, if that one is not in the cloud any more. One that is goes
-        // by another name by now.
-        let is_gone = |id: VolumeId| Ok(self.cloud.volume(&id, self.deadline)?.is_none());
-        if strangers.is_empty()
-            || self.records.named(name).map(is_gone).transpose()?.unwrap_or(false)
-        {
-            return Ok(None);
-        }
-        let how = "is no volume's id, and it is not recorded by which name these were attached";
-        Err(in_doubt(name, &strangers, how))
+        return Ok(Some(own));
     }
-
-    /// Whether this driver has had to do with the volume. Its name is recorded then, if it goes by
-    /// another one than its id.
-    pub(crate) fn is_known(&self, volume: &CloudVolume) -> bool {
-        volume.recorded_name.is_some()
-            || volume.tenure.is_some()
-            || volume.life.is_some()
-            || volume.is_marked()
-            // In doubt it is a stranger: then a name that may mean it is refused.
-            || self.records.has(&volume.id).unwrap_or(false)
+    let Some(server) = server else { return Ok(None) };
+    let attached = cx.cloud.attached_to(server, cx.deadline)?;
+    // One that attach recorded under another name is certainly not meant.
+    let called = attached.iter().filter(|volume| {
+        volume.name.as_deref() == Some(name.as_str()) && volume.recorded_name.is_none()
+    });
+    let called: Vec<_> = called.cloned().collect();
+    if let Some(one) = only_one(name, called, "have that name in the cloud")? {
+        return Ok(Some(one));
     }
-
-    fn strangers(&self, mut volumes: Vec<CloudVolume>) -> Vec<VolumeId> {
-        // What a server starts from is in use before any orchestrator is.
-        let is_root = |volume: &CloudVolume| volume.attachments.iter().any(|one| one.is_root);
-        volumes.retain(|volume| !is_root(volume) && !self.is_known(volume));
-        volumes.into_iter().map(|volume| volume.id).collect()
+    if !is_uuid {
+        return Ok(None);
     }
-
-    /// Every volume that goes by this name: by the cloud's records, and by this machine's. An error if the
-    /// two disagree about a volume that is attached to the server.
-    fn recorded_under(
-        &self,
-        name: &VolumeName,
-        server: Option<&ServerId>,
-    ) -> Result<Vec<CloudVolume>> {
-        let mut volumes = self.cloud.recorded_as(name, self.deadline)?;
-        if let Some(remembered) = self.records.named(name)
-            && !volumes.iter().any(|volume| volume.id == remembered)
-            && let Some(volume) = self.cloud.volume(&remembered, self.deadline)?
-            && self.is_meant_here(name, &volume, server, volumes.is_empty())?
-        {
-            volumes.push(volume);
-        }
-        Ok(volumes)
+    let strangers = strangers(cx, attached);
+    // Which one was meant is known here, if that one is not in the cloud any more. One that is goes
+    // by another name by now.
+    let is_gone = |id: VolumeId| Ok(cx.cloud.volume(&id, cx.deadline)?.is_none());
+    if strangers.is_empty()
+        || cx.store.records.named(name).map(is_gone).transpose()?.unwrap_or(false)
+    {
+        return Ok(None);
     }
+    let how = "is no volume's id, and it is not recorded by which name these were attached";
+    Err(in_doubt(name, &strangers, how))
+}
 
-    /// Whether this machine's index of names still tells which volume a name means, where the cloud may have
-    /// another name for that volume. Who is called so may have been replaced since: then the last name counts.
-    fn is_meant_here(
-        &self,
-        name: &VolumeName,
-        volume: &CloudVolume,
-        server: Option<&ServerId>,
-        is_only_one: bool,
-    ) -> Result<bool> {
-        let record = self.records.load(&volume.id);
-        let Some(other) = volume.recorded_name.as_ref().filter(|recorded| *recorded != name) else {
-            return Ok(true);
-        };
-        if self.is_mounted_as(name, &record)? {
-            return Ok(true);
-        }
-        if record.name.as_ref() != Some(name) {
-            return Ok(false);
-        }
-        // It was attached without a name: the id says no more than that it was.
-        if other.is(&volume.id) {
-            return Ok(true);
-        }
-        let is_there = server.is_some_and(|server| volume.attachment_to(server).is_some());
-        if !is_there || !is_only_one {
-            return Ok(false);
-        }
-        let server = server.filter(|_| name.as_volume_id().is_some());
-        let attached = server.map(|server| self.cloud.attached_to(server, self.deadline));
-        let strangers = self.strangers(attached.transpose()?.unwrap_or_default());
-        let how = format!("was last used here for a volume that the cloud has recorded as {other}");
-        Err(in_doubt(name, [&volume.id].into_iter().chain(&strangers), &how))
+/// Whether this driver has had to do with the volume. Its name is recorded then, if it goes by
+/// another one than its id.
+pub(crate) fn is_known(cx: &Context<'_>, volume: &CloudVolume) -> bool {
+    volume.recorded_name.is_some()
+        || volume.tenure.is_some()
+        || volume.life.is_some()
+        || volume.is_marked()
+        // In doubt it is a stranger: then a name that may mean it is refused.
+        || cx.store.records.has(&volume.id).unwrap_or(false)
+}
+
+fn strangers(cx: &Context<'_>, mut volumes: Vec<CloudVolume>) -> Vec<VolumeId> {
+    // What a server starts from is in use before any orchestrator is.
+    let is_root = |volume: &CloudVolume| volume.attachments.iter().any(|one| one.is_root);
+    volumes.retain(|volume| !is_root(volume) && !is_known(cx, volume));
+    volumes.into_iter().map(|volume| volume.id).collect()
+}
+
+/// Every volume that goes by this name: by the cloud's records, and by this machine's. An error if the
+/// two disagree about a volume that is attached to the server.
+fn recorded_under(
+    cx: &Context<'_>,
+    name: &VolumeName,
+    server: Option<&ServerId>,
+) -> Result<Vec<CloudVolume>> {
+    let mut volumes = cx.cloud.recorded_as(name, cx.deadline)?;
+    if let Some(remembered) = cx.store.records.named(name)
+        && !volumes.iter().any(|volume| volume.id == remembered)
+        && let Some(volume) = cx.cloud.volume(&remembered, cx.deadline)?
+        && is_meant_here(cx, name, &volume, server, volumes.is_empty())?
+    {
+        volumes.push(volume);
     }
+    Ok(volumes)
+}
 
-    /// Whether the volume is mounted on this machine in a folder of that name.
-    fn is_mounted_as(&self, name: &VolumeName, record: &VolumeRecord) -> Result<bool> {
-        let is_its = |mount: &Mount| {
-            device_nodes::owner_of(mount).as_ref() == Some(&record.volume)
-                || record.staged.as_ref().is_some_and(|staged| staged.folder == mount.target)
-        };
-        let is_called =
-            |mount: &&Mount| mount.target.file_name().is_some_and(|last| last == name.as_str());
-        let table = self.mounts.table()?;
-        Ok(table.mounts().iter().filter(is_called).any(is_its))
+/// Whether this machine's index of names still tells which volume a name means, where the cloud may have
+/// another name for that volume. Who is called so may have been replaced since: then the last name counts.
+fn is_meant_here(
+    cx: &Context<'_>,
+    name: &VolumeName,
+    volume: &CloudVolume,
+    server: Option<&ServerId>,
+    is_only_one: bool,
+) -> Result<bool> {
+    let record = cx.store.records.load(&volume.id);
+    let Some(other) = volume.recorded_name.as_ref().filter(|recorded| *recorded != name) else {
+        return Ok(true);
+    };
+    if is_mounted_as(cx, name, &record)? {
+        return Ok(true);
     }
+    if record.name.as_ref() != Some(name) {
+        return Ok(false);
+    }
+    // It was attached without a name: the id says no more than that it was.
+    if other.is(&volume.id) {
+        return Ok(true);
+    }
+    let is_there = server.is_some_and(|server| volume.attachment_to(server).is_some());
+    if !is_there || !is_only_one {
+        return Ok(false);
+    }
+    let server = server.filter(|_| name.as_volume_id().is_some());
+    let attached = server.map(|server| cx.cloud.attached_to(server, cx.deadline));
+    let strangers = strangers(cx, attached.transpose()?.unwrap_or_default());
+    let how = format!("was last used here for a volume that the cloud has recorded as {other}");
+    Err(in_doubt(name, [&volume.id].into_iter().chain(&strangers), &how))
+}
 
-    /// A person has said which volume a name means that was in doubt, and that one is detached: the
-    /// orchestrator's next detach of the name is told so. With the volume in the cloud, where every
-    /// machine reads it; of one that is not there any more on this machine.
-    pub fn settle_name(&self, id: &VolumeId, name: &VolumeName) -> Result<()> {
-        // What is recorded comes first, also before what a person says of a name.
-        let recorded = self.cloud.recorded_as(name, self.deadline)?;
-        if let Some(other) = recorded.iter().find(|volume| volume.id != *id) {
+/// Whether the volume is mounted on this machine in a folder of that name.
+fn is_mounted_as(cx: &Context<'_>, name: &VolumeName, record: &VolumeRecord) -> Result<bool> {
+    let is_its = |mount: &Mount| {
+        device_nodes::owner_of(mount).as_ref() == Some(&record.volume)
+            || record.staged.as_ref().is_some_and(|staged| staged.folder == mount.target)
+    };
+    let is_called =
+        |mount: &&Mount| mount.target.file_name().is_some_and(|last| last == name.as_str());
+    let table = cx.host.mounts.table()?;
+    Ok(table.mounts().iter().filter(is_called).any(is_its))
+}
+
+/// A person has said which volume a name means that was in doubt, and that one is detached: the
+/// orchestrator's next detach of the name is told so. With the volume in the cloud, where every
+/// machine reads it; of one that is not there any more on this machine.
+pub fn settle_name(cx: &Context<'_>, id: &VolumeId, name: &VolumeName) -> Result<()> {
+    // What is recorded comes first, also before what a person says of a name.
+    let recorded = cx.cloud.recorded_as(name, cx.deadline)?;
+    if let Some(other) = recorded.iter().find(|volume| volume.id != *id) {
+        return Err(Error::refused(format!(
+            "the name {name} is recorded for volume {other}: it may mean that one too; {id} is detached",
+            other = other.id
+        ))
+        .hint(format!("if that one is meant: disk detach id:{} <node>", other.id)));
+    }
+    if cx.cloud.volume(id, cx.deadline)?.is_some() {
+        match cx.cloud.note(id, &[Note::Name(Some(name))], cx.deadline) {
+            Err(error) if error.kind == Kind::Config => {
+                tracing::warn!(volume = %id, %name, %error, "the cloud allows no notes with the volume: which one the name means is known to this machine alone");
+            }
+            told => return told,
+        }
+    }
+    cx.store.records.note_name(name, id)
+}
+
+/// The volume mounted at a folder, without asking the cloud: by record, else by what the
+/// mounted disk shows, else by the label in the mount table, and only then by its name.
+pub fn volume_mounted_at(
+    cx: &Context<'_>,
+    name: &VolumeName,
+    folder: &Path,
+) -> Result<Option<VolumeId>> {
+    if let Some(id) = cx.store.records.named(name) {
+        return Ok(Some(id));
+    }
+    let table = cx.host.mounts.table()?;
+    // Whichever of those that stand there tells: a stranger's may lie on the volume's.
+    for mount in table.at(folder) {
+        let labelled = device_nodes::owner_of(mount);
+        if labelled.as_ref().is_some_and(|id| name.is(id)) {
+            return Ok(labelled);
+        }
+        let found = volume_on(cx, mount.disk)?.or(labelled);
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    let Some(id) = by_convention(cx, name) else { return Ok(None) };
+    // A disk that shows another volume's serial is not this one's, whatever the folder says.
+    let mut all = Vec::new();
+    for mount in table.at(folder) {
+        all.extend(cx.host.devices.shown_by(mount.disk)?.unwrap_or_default());
+    }
+    let is_its = all.is_empty() || cx.cloud.identity(&id).proven_by(&all).is_some();
+    Ok(is_its.then_some(id))
+}
+
+/// A caller that names the volume by its id means no other one, whatever is mounted at the folder.
+pub(crate) fn refuse_another_at(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    folder: &Path,
+    table: &MountTable,
+) -> Result<()> {
+    for mount in table.at(folder) {
+        let shown = volume_on(cx, mount.disk)?.or_else(|| device_nodes::owner_of(mount));
+        if let Some(other) = shown.filter(|other| other != id) {
+            let folder = folder.display();
             return Err(Error::refused(format!(
-                "the name {name} is recorded for volume {other}: it may mean that one too; {id} is detached",
-                other = other.id
+                "at {folder} volume {other} is mounted, and not {id}"
             ))
-            .hint(format!("if that one is meant: disk detach id:{} <node>", other.id)));
-        }
-        if self.cloud.volume(id, self.deadline)?.is_some() {
-            match self.cloud.note(id, &[Note::Name(Some(name))], self.deadline) {
-                Err(error) if error.kind == Kind::Config => {
-                    tracing::warn!(volume = %id, %name, %error, "the cloud allows no notes with the volume: which one the name means is known to this machine alone");
-                }
-                told => return told,
-            }
-        }
-        self.records.note_name(name, id)
-    }
-
-    /// The volume mounted at a folder, without asking the cloud: by record, else by what the
-    /// mounted disk shows, else by the label in the mount table, and only then by its name.
-    pub fn volume_mounted_at(&self, name: &VolumeName, folder: &Path) -> Result<Option<VolumeId>> {
-        if let Some(id) = self.records.named(name) {
-            return Ok(Some(id));
-        }
-        let table = self.mounts.table()?;
-        // Whichever of those that stand there tells: a stranger's may lie on the volume's.
-        for mount in table.at(folder) {
-            let labelled = device_nodes::owner_of(mount);
-            if labelled.as_ref().is_some_and(|id| name.is(id)) {
-                return Ok(labelled);
-            }
-            let found = self.volume_on(mount.disk)?.or(labelled);
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        let Some(id) = self.by_convention(name) else { return Ok(None) };
-        // A disk that shows another volume's serial is not this one's, whatever the folder says.
-        let mut all = Vec::new();
-        for mount in table.at(folder) {
-            all.extend(self.devices.shown_by(mount.disk)?.unwrap_or_default());
-        }
-        let is_its = all.is_empty() || self.cloud.identity(&id).proven_by(&all).is_some();
-        Ok(is_its.then_some(id))
-    }
-
-    /// A caller that names the volume by its id means no other one, whatever is mounted at the folder.
-    pub(crate) fn refuse_another_at(
-        &self,
-        id: &VolumeId,
-        folder: &Path,
-        table: &MountTable,
-    ) -> Result<()> {
-        for mount in table.at(folder) {
-            let shown = self.volume_on(mount.disk)?.or_else(|| device_nodes::owner_of(mount));
-            if let Some(other) = shown.filter(|other| other != id) {
-                let folder = folder.display();
-                return Err(Error::refused(format!(
-                    "at {folder} volume {other} is mounted, and not {id}"
-                ))
-                .hint("disk explain says how it came there; it is left as it is"));
-            }
-        }
-        Ok(())
-    }
-
-    /// The name as an id, if it is a UUID and the volume of that id does not go by another name here.
-    fn by_convention(&self, name: &VolumeName) -> Option<VolumeId> {
-        name.as_volume_id().filter(|id| self.records.load(id).name.is_none())
-    }
-
-    /// Records by which name a volume was found mounted, as far as it can be: its detach is told the
-    /// name alone.
-    pub(crate) fn record_found_name(&self, id: &VolumeId, name: &VolumeName) {
-        if name.is(id) {
-            return;
-        }
-        self.memory.remember_name(&Volume::new(id.clone(), Some(name.clone())));
-        match self.cloud.volume(id, self.deadline) {
-            Ok(Some(state)) => self.record_name_of_a_mount(&state, name),
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(volume = %id, %name, %error, "the volume's name is not recorded in the cloud");
-            }
+            .hint("disk explain says how it came there; it is left as it is"));
         }
     }
+    Ok(())
+}
 
-    /// Records by which name a volume is mounted, where the cloud has none for it: it was attached without one, and
-    /// its detach, on whatever machine, is told this one. A name that an attach gave it stays.
-    pub(crate) fn record_name_of_a_mount(&self, state: &CloudVolume, name: &VolumeName) {
-        let has_none = state.recorded_name.as_ref().is_none_or(|recorded| recorded.is(&state.id));
-        if !has_none || name.is(&state.id) || state.recorded_name.as_ref() == Some(name) {
-            return;
-        }
-        let id = &state.id;
-        if let Err(error) = self.cloud.note(id, &[Note::Name(Some(name))], self.deadline) {
+/// The name as an id, if it is a UUID and the volume of that id does not go by another name here.
+fn by_convention(cx: &Context<'_>, name: &VolumeName) -> Option<VolumeId> {
+    name.as_volume_id().filter(|id| cx.store.records.load(id).name.is_none())
+}
+
+/// Records by which name a volume was found mounted, as far as it can be: its detach is told the
+/// name alone.
+pub(crate) fn record_found_name(cx: &Context<'_>, id: &VolumeId, name: &VolumeName) {
+    if name.is(id) {
+        return;
+    }
+    memory::remember_name(cx, &Volume::new(id.clone(), Some(name.clone())));
+    match cx.cloud.volume(id, cx.deadline) {
+        Ok(Some(state)) => record_name_of_a_mount(cx, &state, name),
+        Ok(None) => {}
+        Err(error) => {
             tracing::warn!(volume = %id, %name, %error, "the volume's name is not recorded in the cloud");
         }
     }
+}
 
-    pub(crate) fn volume_on(&self, number: DeviceNumber) -> Result<Option<VolumeId>> {
-        let shown = self.devices.shown_by(number)?.unwrap_or_default();
-        let ids = shown.iter().filter_map(|one| match one {
-            Shown::Serial { text, .. } => VolumeId::parse(text).ok(),
-            Shown::BackingFile(path) => VolumeId::parse(path.file_stem()?.to_str()?).ok(),
-            Shown::LongBackingFile => None,
-        });
-        // A file of that name may be another's, and a serial of just the length to which one is
-        // cut may be: the way back must lead to the same disk, and prove it whole.
-        let proven = |id: &VolumeId| {
-            self.cloud.identity(id).proven_by(&shown) == Some(Proof::Whole)
-                && (id.as_str().len() != VIRTIO_SERIAL_LENGTH || is_image(&shown))
-        };
-        Ok(ids.into_iter().find(proven))
+/// Records by which name a volume is mounted, where the cloud has none for it: it was attached without one, and
+/// its detach, on whatever machine, is told this one. A name that an attach gave it stays.
+pub(crate) fn record_name_of_a_mount(cx: &Context<'_>, state: &CloudVolume, name: &VolumeName) {
+    let has_none = state.recorded_name.as_ref().is_none_or(|recorded| recorded.is(&state.id));
+    if !has_none || name.is(&state.id) || state.recorded_name.as_ref() == Some(name) {
+        return;
     }
+    let id = &state.id;
+    if let Err(error) = cx.cloud.note(id, &[Note::Name(Some(name))], cx.deadline) {
+        tracing::warn!(volume = %id, %name, %error, "the volume's name is not recorded in the cloud");
+    }
+}
+
+pub(crate) fn volume_on(cx: &Context<'_>, number: DeviceNumber) -> Result<Option<VolumeId>> {
+    let shown = cx.host.devices.shown_by(number)?.unwrap_or_default();
+    let ids = shown.iter().filter_map(|one| match one {
+        Shown::Serial { text, .. } => VolumeId::parse(text).ok(),
+        Shown::BackingFile(path) => VolumeId::parse(path.file_stem()?.to_str()?).ok(),
+        Shown::LongBackingFile => None,
+    });
+    // A file of that name may be another's, and a serial of just the length to which one is
+    // cut may be: the way back must lead to the same disk, and prove it whole.
+    let proven = |id: &VolumeId| {
+        cx.cloud.identity(id).proven_by(&shown) == Some(Proof::Whole)
+            && (id.as_str().len() != VIRTIO_SERIAL_LENGTH || is_image(&shown))
+    };
+    Ok(ids.into_iter().find(proven))
 }
 
 fn is_image(shown: &[Shown]) -> bool {

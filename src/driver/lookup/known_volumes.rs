@@ -1,139 +1,126 @@
 //! The volumes that this machine and the cloud know, with all that people may call them.
 
-use crate::cloud::{Cloud, CloudVolume};
+use crate::cloud::CloudVolume;
+use crate::context::Context;
 use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Devices, Mounts, device_nodes, machine};
-use crate::lookup::find_disk::Disks;
-use crate::lookup::find_volume::Volumes;
+use crate::host::{device_nodes, machine};
+use crate::lookup::{find_disk, find_volume};
 use crate::model::disk::device::{DeviceNumber, link_names};
 use crate::model::error::{Error, Result};
-use crate::model::face::Faces;
-use crate::model::ids::{NodeName, VolumeId, VolumeName};
+use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::known_volume::{KnownVolume, TypedName};
 use crate::model::mount::layout::FolderKind;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// What people may call a volume.
-#[expect(missing_debug_implementations, reason = "it borrows ports")]
-pub struct KnownVolumes<'a> {
-    pub(crate) faces: Faces,
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) this_node: &'a NodeName,
-    pub(crate) deadline: Deadline,
-    pub(crate) disks: &'a Disks<'a>,
-    pub(crate) volumes: &'a Volumes<'a>,
+/// Those that this machine knows; the cloud is not asked. Disks are looked at where a device was
+/// typed.
+#[must_use]
+pub fn here(cx: &Context<'_>, typed: TypedName<'_>) -> Vec<KnownVolume> {
+    let mut known = Collected::default();
+    let boot = machine::boot_id();
+    for record in cx.store.records.list().unwrap_or_default() {
+        let one = known.volume(&record.volume);
+        // A name that went to another volume since is that one's.
+        let is_its = |name: &&VolumeName| {
+            cx.store.records.named(name).is_none_or(|last| last == record.volume)
+        };
+        one.names.extend(record.name.iter().filter(is_its).map(ToString::to_string));
+        one.consumers.extend(record.consumers.clone());
+        let numbers = record.former_numbers(&boot);
+        one.dead.extend(numbers.filter(|number| is_gone(cx, *number)));
+    }
+    for (name, id) in cx.store.records.names() {
+        known.volume(&id).names.insert(name.to_string());
+    }
+    let table = cx.host.mounts.table().unwrap_or_default();
+    for mount in table.mounts() {
+        let place = cx.faces.place_of(&mount.target);
+        let label = device_nodes::owner_of(mount);
+        let by_folder = |(_, name): &(FolderKind, VolumeName)| {
+            find_volume::volume_mounted_at(cx, name, &mount.target).ok().flatten()
+        };
+        let id = label.or_else(|| place.as_ref().and_then(by_folder));
+        let one = match (&id, &place) {
+            (Some(id), _) => known.volume(id),
+            (None, Some((_, name))) => known.without_id(name),
+            (None, None) => continue,
+        };
+        if let Some((kind, name)) = place {
+            one.names.insert(name.to_string());
+            if let FolderKind::Consumer(uid) | FolderKind::Part(uid) = kind {
+                one.consumers.entry(uid).or_default();
+            }
+        }
+        one.dead.extend([mount.number, mount.disk].into_iter().filter(|n| is_gone(cx, *n)));
+    }
+    if let Some(shown) = typed.number.and_then(|n| find_volume::volume_on(cx, n).ok().flatten()) {
+        known.volume(&shown);
+    }
+    known.finish(|one| complete(cx, one, typed))
 }
 
-impl KnownVolumes<'_> {
-    /// Those that this machine knows; the cloud is not asked. Disks are looked at where a device was
-    /// typed.
-    #[must_use]
-    pub fn here(&self, typed: TypedName<'_>) -> Vec<KnownVolume> {
-        let mut known = Collected::default();
-        let boot = machine::boot_id();
-        for record in self.records.list().unwrap_or_default() {
-            let one = known.volume(&record.volume);
-            // A name that went to another volume since is that one's.
-            let is_its = |name: &&VolumeName| {
-                self.records.named(name).is_none_or(|last| last == record.volume)
-            };
-            one.names.extend(record.name.iter().filter(is_its).map(ToString::to_string));
-            one.consumers.extend(record.consumers.clone());
-            let numbers = record.former_numbers(&boot);
-            one.dead.extend(numbers.filter(|number| self.is_gone(*number)));
-        }
-        for (name, id) in self.records.names() {
-            known.volume(&id).names.insert(name.to_string());
-        }
-        let table = self.mounts.table().unwrap_or_default();
-        for mount in table.mounts() {
-            let place = self.faces.place_of(&mount.target);
-            let label = device_nodes::owner_of(mount);
-            let by_folder = |(_, name): &(FolderKind, VolumeName)| {
-                self.volumes.volume_mounted_at(name, &mount.target).ok().flatten()
-            };
-            let id = label.or_else(|| place.as_ref().and_then(by_folder));
-            let one = match (&id, &place) {
-                (Some(id), _) => known.volume(id),
-                (None, Some((_, name))) => known.without_id(name),
-                (None, None) => continue,
-            };
-            if let Some((kind, name)) = place {
-                one.names.insert(name.to_string());
-                if let FolderKind::Consumer(uid) | FolderKind::Part(uid) = kind {
-                    one.consumers.entry(uid).or_default();
-                }
-            }
-            one.dead.extend([mount.number, mount.disk].into_iter().filter(|n| self.is_gone(*n)));
-        }
-        if let Some(shown) = typed.number.and_then(|n| self.volumes.volume_on(n).ok().flatten()) {
-            known.volume(&shown);
-        }
-        known.finish(|one| self.complete(one, typed))
-    }
+/// The same with what the cloud knows: of this machine's server, and of what was typed. With it why
+/// the cloud did not answer, if it did not.
+#[must_use]
+pub fn everywhere(
+    cx: &Context<'_>,
+    typed: TypedName<'_>,
+    here: Vec<KnownVolume>,
+    patience: Duration,
+) -> (Vec<KnownVolume>, Option<Error>) {
+    let mut known = Collected::from(here);
+    let silence = ask(cx, typed, &mut known, cx.deadline.at_most(patience)).err();
+    (known.finish(|one| complete(cx, one, typed)), silence)
+}
 
-    /// The same with what the cloud knows: of this machine's server, and of what was typed. With it why
-    /// the cloud did not answer, if it did not.
-    #[must_use]
-    pub fn everywhere(
-        &self,
-        typed: TypedName<'_>,
-        here: Vec<KnownVolume>,
-        patience: Duration,
-    ) -> (Vec<KnownVolume>, Option<Error>) {
-        let mut known = Collected::from(here);
-        let silence = self.ask(typed, &mut known, self.deadline.at_most(patience)).err();
-        (known.finish(|one| self.complete(one, typed)), silence)
+fn ask(
+    cx: &Context<'_>,
+    typed: TypedName<'_>,
+    known: &mut Collected,
+    deadline: Deadline,
+) -> Result<()> {
+    // What this machine remembers of a name is no longer so where the cloud has another one.
+    for one in known.0.values_mut().filter(|one| one.names.contains(typed.text)) {
+        let Some(id) = &one.id else { continue };
+        let volume = cx.cloud.volume(id, deadline)?;
+        let name = volume.and_then(|volume| volume.recorded_name);
+        if name.is_some_and(|name| name.as_str() != typed.text) {
+            one.names.remove(typed.text);
+        }
     }
+    let mut found = Vec::new();
+    if let Ok(name) = VolumeName::parse(typed.text) {
+        found.extend(cx.cloud.recorded_as(&name, deadline)?);
+    }
+    if let Ok(id) = VolumeId::parse(typed.text) {
+        found.extend(cx.cloud.volume(&id, deadline)?);
+    }
+    if let Some(server) = cx.cloud.server(cx.this_node, deadline)? {
+        found.extend(cx.cloud.attached_to(&server, deadline)?);
+    }
+    for CloudVolume { id, recorded_name, name, .. } in found {
+        let one = known.volume(&id);
+        // The cloud's own name of it counts where no orchestrator recorded one.
+        let called = name.filter(|_| recorded_name.is_none());
+        one.names.extend(recorded_name.map(String::from).or(called));
+    }
+    Ok(())
+}
 
-    fn ask(&self, typed: TypedName<'_>, known: &mut Collected, deadline: Deadline) -> Result<()> {
-        // What this machine remembers of a name is no longer so where the cloud has another one.
-        for one in known.0.values_mut().filter(|one| one.names.contains(typed.text)) {
-            let Some(id) = &one.id else { continue };
-            let volume = self.cloud.volume(id, deadline)?;
-            let name = volume.and_then(|volume| volume.recorded_name);
-            if name.is_some_and(|name| name.as_str() != typed.text) {
-                one.names.remove(typed.text);
-            }
-        }
-        let mut found = Vec::new();
-        if let Ok(name) = VolumeName::parse(typed.text) {
-            found.extend(self.cloud.recorded_as(&name, deadline)?);
-        }
-        if let Ok(id) = VolumeId::parse(typed.text) {
-            found.extend(self.cloud.volume(&id, deadline)?);
-        }
-        if let Some(server) = self.cloud.server(self.this_node, deadline)? {
-            found.extend(self.cloud.attached_to(&server, deadline)?);
-        }
-        for CloudVolume { id, recorded_name, name, .. } in found {
-            let one = known.volume(&id);
-            // The cloud's own name of it counts where no orchestrator recorded one.
-            let called = name.filter(|_| recorded_name.is_none());
-            one.names.extend(recorded_name.map(String::from).or(called));
-        }
-        Ok(())
+fn complete(cx: &Context<'_>, one: &mut KnownVolume, typed: TypedName<'_>) {
+    let Some(id) = &one.id else { return };
+    let by_id = Path::new("/dev/disk/by-id");
+    one.links.extend(link_names(id).into_iter().map(|name| by_id.join(name)));
+    one.links.extend([cx.cloud.link(id), device_nodes::label_of(id)]);
+    if typed.number.is_some() && one.disk.is_none() {
+        one.disk = find_disk::find_disk(cx, id).ok().flatten().map(|disk| disk.number);
     }
+}
 
-    fn complete(&self, one: &mut KnownVolume, typed: TypedName<'_>) {
-        let Some(id) = &one.id else { return };
-        let by_id = Path::new("/dev/disk/by-id");
-        one.links.extend(link_names(id).into_iter().map(|name| by_id.join(name)));
-        one.links.extend([self.cloud.link(id), device_nodes::label_of(id)]);
-        if typed.number.is_some() && one.disk.is_none() {
-            one.disk = self.disks.find_disk(id).ok().flatten().map(|disk| disk.number);
-        }
-    }
-
-    fn is_gone(&self, number: DeviceNumber) -> bool {
-        self.devices.is_gone(number).unwrap_or(false)
-    }
+fn is_gone(cx: &Context<'_>, number: DeviceNumber) -> bool {
+    cx.host.devices.is_gone(number).unwrap_or(false)
 }
 
 /// Each volume once: by its id, else by the name of its folder.
@@ -194,7 +181,7 @@ mod tests {
     }
 
     /// A machine with a volume that a record tells of, one that is mounted, and a folder of one that is not known.
-    fn asked<T>(cloud: &FakeCloud, ask: impl FnOnce(&KnownVolumes<'_>) -> T) -> T {
+    fn asked<T>(cloud: &FakeCloud, ask: impl FnOnce(&Context<'_>) -> T) -> T {
         let devices = FakeDevices::default().with("vda", 1, "v-1").with("vdb", 1, "v-4");
         let mounts = FakeMounts::of(&[
             "40 20 7:5 / /root/mounts/x rw - ext4 /dev/incloud-disk/v-3 rw",
@@ -202,8 +189,8 @@ mod tests {
             "42 20 7:7 / /other rw - ext4 /dev/vdy rw",
         ]);
         let made_up = MadeUp { mounts, ..MadeUp::with(cloud, &devices) };
-        made_up.drive(|driver| {
-            let records = driver.ports.records;
+        made_up.drive(|cx| {
+            let records = cx.store.records;
             let pod = ConsumerId::parse(POD).unwrap();
             records
                 .update(&id("v-1"), |record| {
@@ -218,7 +205,7 @@ mod tests {
                 .unwrap();
             records.update(&id("v-2"), |record| record.name = Some(name("pv-5"))).unwrap();
             records.note_name(&name("pv-5"), &id("v-5")).unwrap();
-            ask(&KnownVolumes { faces: OF_TESTS, ..*driver.known })
+            ask(&Context { faces: OF_TESTS, ..*cx })
         })
     }
 
@@ -236,7 +223,7 @@ mod tests {
     #[test]
     fn this_machine_knows_volumes_by_records_by_names_and_by_mounts() {
         let cloud = FakeCloud { is_down: true.into(), ..FakeCloud::default() };
-        let all = asked(&cloud, |known| known.here(typed("v-1", None)));
+        let all = asked(&cloud, |cx| here(cx, typed("v-1", None)));
         let labels: BTreeSet<_> = all.iter().map(KnownVolume::label).collect();
         assert_eq!(labels, ["pv-8", "v-1", "v-2", "v-3", "v-5"].into());
         let one = found(&all, "v-1");
@@ -259,7 +246,7 @@ mod tests {
     fn a_device_that_is_typed_is_looked_at() {
         let cloud = FakeCloud { is_down: true.into(), ..FakeCloud::default() };
         let device = DeviceNumber { major: 253, minor: 16 };
-        let all = asked(&cloud, |known| known.here(typed("/dev/vdb", Some(device))));
+        let all = asked(&cloud, |cx| here(cx, typed("/dev/vdb", Some(device))));
         assert_eq!(found(&all, "v-4").disk, Some(device));
         assert_eq!(found(&all, "v-1").disk, Some(DeviceNumber { major: 253, minor: 0 }));
     }
@@ -269,9 +256,9 @@ mod tests {
         let cloud = FakeCloud::default().with("v-1", 1, &[]).with("v-6", 1, &["here"]);
         let cloud = cloud.with("v-7", 1, &["there"]).with("v-8", 1, &["there"]);
         let ask = |text: &str| {
-            asked(&cloud, |known| {
-                let here = known.here(typed(text, None));
-                known.everywhere(typed(text, None), here, Duration::from_secs(1))
+            asked(&cloud, |cx| {
+                let here = here(cx, typed(text, None));
+                everywhere(cx, typed(text, None), here, Duration::from_secs(1))
             })
         };
         {

@@ -1,90 +1,76 @@
 //! What earlier calls left behind on a disk that hangs, and locks that are not given back.
 
-use crate::cloud::Cloud;
-use crate::host::Devices;
-use crate::host::clock::Deadline;
+use crate::context::Context;
 use crate::host::left_behind::{LeftProcess, what_ends};
-use crate::host::locks::{Lock, Locked, Locks};
+use crate::host::locks::{Lock, Locked};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 
-/// The locks of volumes, and what hangs on their disks.
-pub(crate) struct Locking<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) locks: &'a Locks,
-    pub(crate) operation: &'a str,
-    pub(crate) deadline: Deadline,
+/// The volume's lock, for operations that change this machine; an error also if a process of an
+/// earlier call still hangs on its disk.
+pub(crate) fn lock(cx: &Context<'_>, id: &VolumeId) -> Result<Lock> {
+    let lock = lock_alone(cx, id)?;
+    nothing_hangs(cx, id)?;
+    Ok(lock)
 }
 
-impl Locking<'_> {
-    /// The volume's lock, for operations that change this machine; an error also if a process of an
-    /// earlier call still hangs on its disk.
-    pub(crate) fn lock(&self, id: &VolumeId) -> Result<Lock> {
-        let lock = self.lock_alone(id)?;
-        self.nothing_hangs(id)?;
-        Ok(lock)
-    }
+/// The same for a person who gives the volume up, whatever hangs.
+pub(crate) fn lock_alone(cx: &Context<'_>, id: &VolumeId) -> Result<Lock> {
+    cx.store.locks.take(id, cx.operation, cx.deadline)?.required()
+}
 
-    /// The same for a person who gives the volume up, whatever hangs.
-    pub(crate) fn lock_alone(&self, id: &VolumeId) -> Result<Lock> {
-        self.locks.take(id, self.operation, self.deadline)?.required()
-    }
-
-    /// The volume's lock, for operations that only speak to the cloud: they go on without it
-    /// where it cannot be had (a controller's container with a read-only root).
-    pub(crate) fn lock_if_possible(&self, id: &VolumeId) -> Result<Option<Lock>> {
-        match self.locks.take(id, self.operation, self.deadline)? {
-            Locked::Held(lock) => Ok(Some(lock)),
-            Locked::Impossible(error) => {
-                tracing::debug!(%error, "going on without a lock");
-                Ok(None)
-            }
+/// The volume's lock, for operations that only speak to the cloud: they go on without it
+/// where it cannot be had (a controller's container with a read-only root).
+pub(crate) fn lock_if_possible(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Lock>> {
+    match cx.store.locks.take(id, cx.operation, cx.deadline)? {
+        Locked::Held(lock) => Ok(Some(lock)),
+        Locked::Impossible(error) => {
+            tracing::debug!(%error, "going on without a lock");
+            Ok(None)
         }
     }
+}
 
-    /// The same for a person who gives the disk up: also without the lock of a call that hangs, for
-    /// that one does nothing more before the disk answers.
-    pub(crate) fn lock_or_go_on(&self, id: &VolumeId) -> Result<Option<Lock>> {
-        let refused = match self.lock_if_possible(id) {
-            Err(error) if error.kind == Kind::Busy => error,
-            other => return other,
-        };
-        match self.locks.holder_state(id) {
-            Some(holder) if holder.hangs() => {
-                tracing::warn!(volume = %id, %holder, "going on without its lock");
-                Ok(None)
-            }
-            _ => Err(refused),
+/// The same for a person who gives the disk up: also without the lock of a call that hangs, for
+/// that one does nothing more before the disk answers.
+pub(crate) fn lock_or_go_on(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Lock>> {
+    let refused = match lock_if_possible(cx, id) {
+        Err(error) if error.kind == Kind::Busy => error,
+        other => return other,
+    };
+    match cx.store.locks.holder_state(id) {
+        Some(holder) if holder.hangs() => {
+            tracing::warn!(volume = %id, %holder, "going on without its lock");
+            Ok(None)
         }
+        _ => Err(refused),
     }
+}
 
-    /// An error if a process that an earlier call left behind hangs on the disk that the volume has
-    /// now: another one would hang beside it. What hangs on a disk that is gone holds up no call.
-    /// The caller holds the volume's lock.
-    pub(crate) fn nothing_hangs(&self, id: &VolumeId) -> Result<()> {
-        let left = self.locks.left(id);
-        if left.is_empty() {
-            return Ok(());
-        }
-        let disks = self.devices.search(&self.cloud.identity(id))?;
-        match left.iter().find(|one| concerns(one, &disks)) {
-            Some(one) => Err(Error::new(Kind::Busy, format!("an earlier call's {one}")).hint(
-                format!("nothing new is begun there; {}", what_ends(std::slice::from_ref(one))),
-            )),
-            None => Ok(()),
-        }
+/// An error if a process that an earlier call left behind hangs on the disk that the volume has
+/// now: another one would hang beside it. What hangs on a disk that is gone holds up no call.
+/// The caller holds the volume's lock.
+pub(crate) fn nothing_hangs(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
+    let left = cx.store.locks.left(id);
+    if left.is_empty() {
+        return Ok(());
     }
+    let disks = cx.host.devices.search(&cx.cloud.identity(id))?;
+    match left.iter().find(|one| concerns(one, &disks)) {
+        Some(one) => Err(Error::new(Kind::Busy, format!("an earlier call's {one}"))
+            .hint(format!("nothing new is begun there; {}", what_ends(std::slice::from_ref(one))))),
+        None => Ok(()),
+    }
+}
 
-    /// Who has the disk is perhaps no user of it: a process that an earlier call left behind, in the
-    /// middle of an unmount. In words, for a refusal; the caller holds the volume's lock.
-    pub(crate) fn what_hangs(&self, id: Option<&VolumeId>) -> String {
-        let left = id.map(|id| self.locks.left(id)).unwrap_or_default();
-        left.first().map_or_else(String::new, |one| {
-            format!("; an earlier call's {one}, which ends when that disk answers")
-        })
-    }
+/// Who has the disk is perhaps no user of it: a process that an earlier call left behind, in the
+/// middle of an unmount. In words, for a refusal; the caller holds the volume's lock.
+pub(crate) fn what_hangs(cx: &Context<'_>, id: Option<&VolumeId>) -> String {
+    let left = id.map(|id| cx.store.locks.left(id)).unwrap_or_default();
+    left.first().map_or_else(String::new, |one| {
+        format!("; an earlier call's {one}, which ends when that disk answers")
+    })
 }
 
 fn concerns(one: &LeftProcess, disks: &[Device]) -> bool {
@@ -102,8 +88,10 @@ fn concerns(one: &LeftProcess, disks: &[Device]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::{FakeCloud, FakeDevices};
+    use crate::Store;
+    use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
     use crate::host::left_behind;
+    use crate::host::locks::Locks;
     use std::path::Path;
     use std::time::Duration;
 
@@ -137,54 +125,55 @@ mod tests {
     }
 
     /// What is done with locks in this folder, on a machine with a disk of `v-1`.
-    fn with<T>(folder: &Path, work: impl FnOnce(&Locking<'_>, &VolumeId) -> T) -> T {
-        let (cloud, locks) = (FakeCloud::default(), Locks::in_folder(folder));
+    fn with<T>(folder: &Path, work: impl FnOnce(&Context<'_>, &VolumeId) -> T) -> T {
+        let cloud = FakeCloud::default();
         let devices = FakeDevices::default().with("vdb", 16, "v-1");
-        let deadline = Deadline::after(Duration::from_millis(20));
-        let (cloud, devices, locks) = (&cloud, &devices, &locks);
-        let locking = Locking { cloud, devices, locks, operation: "test", deadline };
-        work(&locking, &VolumeId::parse("v-1").unwrap())
+        let limit = Duration::from_millis(20);
+        MadeUp { limit, ..MadeUp::with(&cloud, &devices) }.drive(|cx| {
+            let store = Store { locks: &Locks::in_folder(folder), ..cx.store };
+            work(&Context { store, ..*cx }, &VolumeId::parse("v-1").unwrap())
+        })
     }
 
     #[test]
     fn a_lock_that_is_held_is_not_passed_by() {
         let folder = tempfile::tempdir().unwrap();
         let busy = |taken: Result<Option<Lock>>| taken.unwrap_err().kind;
-        with(folder.path(), |locking, id| {
-            let held = locking.lock_if_possible(id).unwrap();
+        with(folder.path(), |cx, id| {
+            let held = lock_if_possible(cx, id).unwrap();
             assert!(held.is_some());
-            assert_eq!(busy(locking.lock_if_possible(id)), Kind::Busy);
-            assert_eq!(busy(locking.lock_or_go_on(id)), Kind::Busy, "its holder does not hang");
+            assert_eq!(busy(lock_if_possible(cx, id)), Kind::Busy);
+            assert_eq!(busy(lock_or_go_on(cx, id)), Kind::Busy, "its holder does not hang");
             drop(held);
-            assert!(locking.lock_or_go_on(id).unwrap().is_some());
+            assert!(lock_or_go_on(cx, id).unwrap().is_some());
         });
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
-        with(&file.join("locks"), |locking, id| {
-            assert!(locking.lock_if_possible(id).unwrap().is_none(), "there is no place for it");
-            assert!(locking.lock_or_go_on(id).unwrap().is_none());
-            assert!(locking.lock(id).is_err());
+        with(&file.join("locks"), |cx, id| {
+            assert!(lock_if_possible(cx, id).unwrap().is_none(), "there is no place for it");
+            assert!(lock_or_go_on(cx, id).unwrap().is_none());
+            assert!(lock(cx, id).is_err());
         });
     }
 
     #[test]
     fn nothing_new_is_begun_beside_what_hangs_on_the_disk() {
         let folder = tempfile::tempdir().unwrap();
-        with(folder.path(), |locking, id| {
-            drop(locking.lock(id).unwrap());
-            assert_eq!(locking.what_hangs(Some(id)), "");
+        with(folder.path(), |cx, id| {
+            drop(lock(cx, id).unwrap());
+            assert_eq!(what_hangs(cx, Some(id)), "");
             let own = i32::try_from(std::process::id()).unwrap();
             let one = LeftProcess::of(own, "unmount", 0).unwrap();
             let elsewhere = LeftProcess { disk: Some("7:1".to_owned()), ..one.clone() };
             left_behind::note(&folder.path().join("v-1.lock"), &[elsewhere]);
-            drop(locking.lock(id).unwrap());
+            drop(lock(cx, id).unwrap());
             left_behind::note(&folder.path().join("v-1.lock"), &[one]);
-            let error = locking.lock(id).unwrap_err();
+            let error = lock(cx, id).unwrap_err();
             assert_eq!(error.kind, Kind::Busy);
             assert!(error.cause.starts_with("an earlier call's "), "{error}");
-            assert!(locking.what_hangs(Some(id)).contains("which ends when that disk answers"));
-            assert_eq!(locking.what_hangs(None), "");
-            locking.lock_alone(id).unwrap();
+            assert!(what_hangs(cx, Some(id)).contains("which ends when that disk answers"));
+            assert_eq!(what_hangs(cx, None), "");
+            lock_alone(cx, id).unwrap();
         });
     }
 }

@@ -1,14 +1,12 @@
 //! What this machine remembers of a volume: its name, and how it was mounted.
 
-use crate::host::FileSystems;
-use crate::host::clock::Deadline;
-use crate::host::clock::now;
-use crate::host::locks::{Locked, Locks};
-use crate::host::records::Records;
+use crate::context::Context;
+use crate::host::clock::{Deadline, now};
+use crate::host::locks::Locked;
 use crate::model::disk::contents::Contents;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
-use crate::model::face::{Face, FaceName, Faces};
+use crate::model::face::FaceName;
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::{DiskMoment, Staged, VolumeRecord};
@@ -16,100 +14,87 @@ use crate::operation::{Volume, moment};
 use std::path::Path;
 use std::time::Duration;
 
-/// What this machine remembers of volumes.
-pub(crate) struct Memory<'a> {
-    pub(crate) file_systems: &'a dyn FileSystems,
-    pub(crate) records: &'a Records,
-    pub(crate) faces: Faces,
-    pub(crate) face: &'static Face,
-    pub(crate) locks: &'a Locks,
-    pub(crate) operation: &'a str,
-    pub(crate) deadline: Deadline,
+/// Remembers which name belongs to the volume, so that a call that is only given the name
+/// finds it. It is a cache: a failure is logged, no more. The caller holds the volume's lock.
+pub(crate) fn remember_name(cx: &Context<'_>, volume: &Volume) {
+    let Some(name) = &volume.name else { return };
+    let remembered = cx.store.records.update(&volume.id, |record| record.name = Some(name.clone()));
+    if let Err(error) = remembered {
+        tracing::debug!(%error, "the volume's name is not remembered");
+    }
 }
 
-impl Memory<'_> {
-    /// Remembers which name belongs to the volume, so that a call that is only given the name
-    /// finds it. It is a cache: a failure is logged, no more. The caller holds the volume's lock.
-    pub(crate) fn remember_name(&self, volume: &Volume) {
-        let Some(name) = &volume.name else { return };
-        let remembered = self.records.update(&volume.id, |record| record.name = Some(name.clone()));
-        if let Err(error) = remembered {
-            tracing::debug!(%error, "the volume's name is not remembered");
+/// The same for a call that does not hold the volume's lock. The call that holds it remembers the
+/// name as well, and must not find its record changed meanwhile.
+pub(crate) fn remember_name_if_unlocked(cx: &Context<'_>, volume: &Volume) {
+    let now = Deadline::after(Duration::ZERO);
+    if let Ok(Locked::Held(_lock)) = cx.store.locks.take(&volume.id, cx.operation, now) {
+        remember_name(cx, volume);
+    }
+}
+
+/// `attachment` is the cloud's mark of the volume's attachment, where it was asked.
+pub(crate) fn remember_staged(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    staged: Staged,
+    attachment: Option<String>,
+) -> Result<()> {
+    let (folder, face) = (staged.folder.clone(), face_of(cx, &staged.folder));
+    cx.store.records.update(id, |record| {
+        record.is_staged(staged);
+        if let Some(file_system) = &mut record.file_system {
+            file_system.attachment = attachment.or(file_system.attachment.take());
         }
-    }
+        record.faces.insert(folder, face);
+        record.seen = Some(now());
+    })
+}
 
-    /// The same for a call that does not hold the volume's lock. The call that holds it remembers the
-    /// name as well, and must not find its record changed meanwhile.
-    pub(crate) fn remember_name_if_unlocked(&self, volume: &Volume) {
-        let now = Deadline::after(Duration::ZERO);
-        if let Ok(Locked::Held(_lock)) = self.locks.take(&volume.id, self.operation, now) {
-            self.remember_name(volume);
+/// Through which face a folder was asked for: the one whose folder it is, also of a mount that was
+/// found; of any other folder the one that calls.
+pub(crate) fn face_of(cx: &Context<'_>, folder: &Path) -> FaceName {
+    let owner = cx.faces.face_of(folder).map(|(face, ..)| face);
+    owner.unwrap_or(cx.face).name()
+}
+
+/// The mount was undone. What cannot be written down is put right by the next call.
+pub(crate) fn forget_staged(cx: &Context<'_>, id: &VolumeId) {
+    if let Err(error) = cx.store.records.update(id, VolumeRecord::is_unstaged) {
+        tracing::warn!(volume = %id, %error, "the end of a mount is not remembered");
+    }
+}
+
+/// A mount that is there without its record: of a call that was killed, of the predecessor,
+/// or of before the records were wiped.
+pub(crate) fn remember_found(cx: &Context<'_>, id: &VolumeId, disk: &Device, mount: &Mount) {
+    let record = cx.store.records.load(id);
+    let now = moment(disk);
+    let known = record.staged.as_ref().filter(|staged| staged.disk.is_of(&now));
+    if let Some(known) = known.filter(|_| record.was_mounted) {
+        if known.disk != now {
+            // It grew. All else that is known of the mount holds on.
+            let grown = Staged { disk: now, ..known.clone() };
+            remember_or_say(cx, id, grown);
         }
+        return;
     }
+    let (uuid, mounts) = match cx.host.file_systems.look(disk, cx.deadline) {
+        Ok(Contents::FileSystem(found)) => (found.uuid, found.mounts),
+        _ => (String::new(), None),
+    };
+    let mut staged = staged(&mount.target, &now, &mount.fs_type, &uuid);
+    // It was counted when it was made.
+    staged.mounts = mounts;
+    staged.transport = disk.transport().cloned();
+    // After an error the kernel lets a file system refuse writes whose mount allows them.
+    staged.untouched = mount.is_read_only() && mount.is_super_read_only();
+    remember_or_say(cx, id, staged);
+}
 
-    /// `attachment` is the cloud's mark of the volume's attachment, where it was asked.
-    pub(crate) fn remember_staged(
-        &self,
-        id: &VolumeId,
-        staged: Staged,
-        attachment: Option<String>,
-    ) -> Result<()> {
-        let (folder, face) = (staged.folder.clone(), self.face_of(&staged.folder));
-        self.records.update(id, |record| {
-            record.is_staged(staged);
-            if let Some(file_system) = &mut record.file_system {
-                file_system.attachment = attachment.or(file_system.attachment.take());
-            }
-            record.faces.insert(folder, face);
-            record.seen = Some(now());
-        })
-    }
-
-    /// Through which face a folder was asked for: the one whose folder it is, also of a mount that was
-    /// found; of any other folder the one that calls.
-    pub(crate) fn face_of(&self, folder: &Path) -> FaceName {
-        let owner = self.faces.face_of(folder).map(|(face, ..)| face);
-        owner.unwrap_or(self.face).name()
-    }
-
-    /// The mount was undone. What cannot be written down is put right by the next call.
-    pub(crate) fn forget_staged(&self, id: &VolumeId) {
-        if let Err(error) = self.records.update(id, VolumeRecord::is_unstaged) {
-            tracing::warn!(volume = %id, %error, "the end of a mount is not remembered");
-        }
-    }
-
-    /// A mount that is there without its record: of a call that was killed, of the predecessor,
-    /// or of before the records were wiped.
-    pub(crate) fn remember_found(&self, id: &VolumeId, disk: &Device, mount: &Mount) {
-        let record = self.records.load(id);
-        let now = moment(disk);
-        let known = record.staged.as_ref().filter(|staged| staged.disk.is_of(&now));
-        if let Some(known) = known.filter(|_| record.was_mounted) {
-            if known.disk != now {
-                // It grew. All else that is known of the mount holds on.
-                let grown = Staged { disk: now, ..known.clone() };
-                self.remember_or_say(id, grown);
-            }
-            return;
-        }
-        let (uuid, mounts) = match self.file_systems.look(disk, self.deadline) {
-            Ok(Contents::FileSystem(found)) => (found.uuid, found.mounts),
-            _ => (String::new(), None),
-        };
-        let mut staged = staged(&mount.target, &now, &mount.fs_type, &uuid);
-        // It was counted when it was made.
-        staged.mounts = mounts;
-        staged.transport = disk.transport().cloned();
-        // After an error the kernel lets a file system refuse writes whose mount allows them.
-        staged.untouched = mount.is_read_only() && mount.is_super_read_only();
-        self.remember_or_say(id, staged);
-    }
-
-    fn remember_or_say(&self, id: &VolumeId, staged: Staged) {
-        if let Err(error) = self.remember_staged(id, staged, None) {
-            tracing::warn!(volume = %id, %error, "the mount is not remembered");
-        }
+fn remember_or_say(cx: &Context<'_>, id: &VolumeId, staged: Staged) {
+    if let Err(error) = remember_staged(cx, id, staged, None) {
+        tracing::warn!(volume = %id, %error, "the mount is not remembered");
     }
 }
 
@@ -154,11 +139,10 @@ mod tests {
         let (cloud, disk) = (FakeCloud::default(), devices.disks[0].0.clone());
         let file_systems = FakeFileSystems { holds: holds.into(), ..FakeFileSystems::default() };
         let made_up = MadeUp { file_systems, ..MadeUp::with(&cloud, &devices) };
-        made_up.drive(|driver| {
-            let memory = driver.expansion.memory;
-            memory.records.update(&id(), |record| before(record, &moment(&disk))).unwrap();
-            memory.remember_found(&id(), &disk, mount);
-            memory.records.load(&id())
+        made_up.drive(|cx| {
+            cx.store.records.update(&id(), |record| before(record, &moment(&disk))).unwrap();
+            remember_found(cx, &id(), &disk, mount);
+            cx.store.records.load(&id())
         })
     }
 

@@ -1,51 +1,39 @@
 //! Which volumes may have mounts on this machine: the one rule by which a heal knows whom to look after. The run
 //! folder is a cache, so the records of the boot alone do not decide.
 
-use crate::host::records::Records;
-use crate::host::{Kubelets, Mounts, device_nodes};
+use crate::context::Context;
+use crate::host::device_nodes;
 use crate::lookup::other_kubelets::is_anothers;
-use crate::lookup::own_maps::OwnMaps;
+use crate::lookup::own_maps;
 use crate::model::error::Result;
-use crate::model::face::Faces;
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
 use std::collections::BTreeSet;
 
-/// The volumes that were mounted on this machine since it started.
-pub(crate) struct MountedHere<'a> {
-    pub(crate) faces: Faces,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) kubelets: &'a dyn Kubelets,
-    pub(crate) records: &'a Records,
-    pub(crate) own_maps: &'a OwnMaps<'a>,
+/// All of them, by record, by label, or by their map: a first mount that waits in the kernel has left neither
+/// a record nor a label.
+pub(crate) fn all(cx: &Context<'_>) -> Result<BTreeSet<VolumeId>> {
+    let boot = crate::host::machine::boot_id();
+    let was_here = |record: &VolumeRecord| record.was_mounted_since(&boot);
+    let records = cx.store.records.list()?.into_iter().filter(was_here);
+    let mut ids: BTreeSet<_> = records.map(|record| record.volume).collect();
+    ids.extend(by_label(cx)?);
+    ids.extend(own_maps::volumes(cx));
+    Ok(ids)
 }
 
-impl MountedHere<'_> {
-    /// All of them, by record, by label, or by their map: a first mount that waits in the kernel has left neither
-    /// a record nor a label.
-    pub(crate) fn all(&self) -> Result<BTreeSet<VolumeId>> {
-        let boot = crate::host::machine::boot_id();
-        let was_here = |record: &VolumeRecord| record.was_mounted_since(&boot);
-        let records = self.records.list()?.into_iter().filter(was_here);
-        let mut ids: BTreeSet<_> = records.map(|record| record.volume).collect();
-        ids.extend(self.by_label()?);
-        ids.extend(self.own_maps.volumes());
-        Ok(ids)
-    }
+/// Whether this volume is one of them; in doubt it is.
+pub(crate) fn has(cx: &Context<'_>, id: &VolumeId) -> bool {
+    cx.store.records.load(id).was_mounted_since(&crate::host::machine::boot_id())
+        || by_label(cx).map_or(true, |labels| labels.contains(id))
+        || own_maps::volumes(cx).contains(id)
+}
 
-    /// Whether this volume is one of them; in doubt it is.
-    pub(crate) fn has(&self, id: &VolumeId) -> bool {
-        self.records.load(id).was_mounted_since(&crate::host::machine::boot_id())
-            || self.by_label().map_or(true, |labels| labels.contains(id))
-            || self.own_maps.volumes().contains(id)
-    }
-
-    fn by_label(&self) -> Result<BTreeSet<VolumeId>> {
-        let table = self.mounts.table()?;
-        let is_ours = |mount: &&Mount| !is_anothers(self.faces, self.kubelets, mount);
-        Ok(table.mounts().iter().filter(is_ours).filter_map(device_nodes::owner_of).collect())
-    }
+fn by_label(cx: &Context<'_>) -> Result<BTreeSet<VolumeId>> {
+    let table = cx.host.mounts.table()?;
+    let is_ours = |mount: &&Mount| !is_anothers(cx.faces, cx.host.kubelets, mount);
+    Ok(table.mounts().iter().filter(is_ours).filter_map(device_nodes::owner_of).collect())
 }
 
 #[cfg(test)]
@@ -64,8 +52,8 @@ mod tests {
         let mounts =
             FakeMounts::of(&["40 20 7:5 / /root/mounts/x rw - ext4 /dev/incloud-disk/labelled rw"]);
         let made_up = MadeUp { mounts, ..MadeUp::with(&cloud, &devices) };
-        made_up.drive(|driver| {
-            let records = driver.ports.records;
+        made_up.drive(|cx| {
+            let records = cx.store.records;
             let mounted = |id: &VolumeId, boot: &str| {
                 let disk = DiskMoment::of_a_test(1, boot);
                 let change = |record: &mut VolumeRecord| {
@@ -79,11 +67,11 @@ mod tests {
             mounted(&unmounted, &boot_id());
             records.update(&unmounted, VolumeRecord::is_unstaged).unwrap();
             mounted(&before, "before");
-            let here = driver.sweep.mounted_here;
-            let all: BTreeSet<_> = [id("labelled"), now, unmounted].into();
-            assert_eq!(here.all().unwrap(), all);
-            assert!(all.iter().all(|id| here.has(id)));
-            assert!(!here.has(&before) && !here.has(&id("another")));
+            let here = cx;
+            let expected: BTreeSet<_> = [id("labelled"), now, unmounted].into();
+            assert_eq!(all(here).unwrap(), expected);
+            assert!(expected.iter().all(|id| has(here, id)));
+            assert!(!has(here, &before) && !has(here, &id("another")));
         });
     }
 }

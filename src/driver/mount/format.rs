@@ -3,15 +3,13 @@
 //! The intent is in the record before the first byte of the file system, and gone after the last. What an
 //! interrupted mkfs left is never overwritten on the strength of it: a person decides.
 
+use crate::context::Context;
 use crate::failpoints;
-use crate::guard::free_disks::FreeDisks;
-use crate::guard::remote_mark::RemoteMarks;
-use crate::heal::recovery::Recovery;
-use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Devices, FileSystems, NewFileSystem};
-use crate::lookup::find_disk::{Disks, must_be_allowed};
-use crate::lookup::locking::Locking;
+use crate::guard::{free_disks, remote_mark};
+use crate::heal::recovery;
+use crate::host::NewFileSystem;
+use crate::lookup::find_disk::{self, must_be_allowed};
+use crate::lookup::locking;
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::FormatRequester;
@@ -20,7 +18,7 @@ use crate::model::ids::{VolumeId, is_uuid};
 use crate::model::mount::mount_options::MkfsOptions;
 use crate::model::record::{Formatting, VolumeRecord};
 use crate::model::text::shown;
-use crate::mount::format_consent::FormatConsent;
+use crate::mount::format_consent;
 use crate::operation::{Volume, moment};
 use std::time::Duration;
 
@@ -49,235 +47,220 @@ pub(crate) enum DiskHolds {
     NotOurs(String),
 }
 
-/// New file systems.
-#[expect(missing_debug_implementations, reason = "it borrows ports")]
-pub struct Formatter<'a> {
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) file_systems: &'a dyn FileSystems,
-    pub(crate) records: &'a Records,
-    pub(crate) deadline: Deadline,
-    pub(crate) locking: &'a Locking<'a>,
-    pub(crate) disks: &'a Disks<'a>,
-    pub(crate) free_disks: &'a FreeDisks<'a>,
-    pub(crate) marks: &'a RemoteMarks<'a>,
-    pub(crate) recovery: &'a Recovery<'a>,
-    pub(crate) consent: &'a FormatConsent<'a>,
+/// Judges the disk, for mounts and for people alike. Only what this calls blank is formatted without a
+/// person.
+pub(crate) fn found_on(cx: &Context<'_>, volume: &Volume, disk: &Device) -> Result<DiskHolds> {
+    let record = cx.store.records.load(&volume.id);
+    let interrupted = interrupted_on(&record, disk);
+    if interrupted.is_some() {
+        // Let a killed mkfs finish its last write.
+        is_free_soon(cx, disk)?;
+    }
+    let what = match cx.host.file_systems.look(disk, cx.deadline)? {
+        // mke2fs writes its superblock last: one that is there is whole, as are the others without their marks.
+        Contents::FileSystem(found) if !found.is_unfinished => {
+            return Ok(DiskHolds::FileSystem(found));
+        }
+        Contents::Blank => return Ok(DiskHolds::Blank),
+        other => other.to_string(),
+    };
+    Ok(DiskHolds::NotOurs(match interrupted {
+        Some(Formatting { fs_type, .. }) => format!(
+            "{what}; mkfs.{fs_type} was interrupted on it, or something has written to it since"
+        ),
+        None => what,
+    }))
 }
 
-impl Formatter<'_> {
-    /// Judges the disk, for mounts and for people alike. Only what this calls blank is formatted without a
-    /// person.
-    pub(crate) fn found_on(&self, volume: &Volume, disk: &Device) -> Result<DiskHolds> {
-        let record = self.records.load(&volume.id);
-        let interrupted = interrupted_on(&record, disk);
-        if interrupted.is_some() {
-            // Let a killed mkfs finish its last write.
-            self.is_free_soon(disk)?;
+/// What is on the volume's disk now. Nothing is changed.
+pub fn what_is_on(cx: &Context<'_>, volume: &Volume) -> Result<OnDisk> {
+    let disk = find_disk::disk(cx, &volume.id)?;
+    let _held = find_disk::hold(cx, &volume.id, &disk)?;
+    let contents = match found_on(cx, volume, &disk) {
+        Ok(DiskHolds::Blank) => "nothing: all that was read is zero".to_owned(),
+        Ok(DiskHolds::FileSystem(found)) => {
+            format!("{} of {} bytes, UUID {}", found.kind, found.size, found.uuid)
         }
-        let what = match self.file_systems.look(disk, self.deadline)? {
-            // mke2fs writes its superblock last: one that is there is whole, as are the others without their marks.
-            Contents::FileSystem(found) if !found.is_unfinished => {
-                return Ok(DiskHolds::FileSystem(found));
-            }
-            Contents::Blank => return Ok(DiskHolds::Blank),
-            other => other.to_string(),
-        };
-        Ok(DiskHolds::NotOurs(match interrupted {
-            Some(Formatting { fs_type, .. }) => format!(
-                "{what}; mkfs.{fs_type} was interrupted on it, or something has written to it since"
-            ),
-            None => what,
-        }))
-    }
+        Ok(DiskHolds::NotOurs(what)) => what,
+        Err(error) => format!("what cannot be read: {error}"),
+    };
+    let was_mounted = cx.store.records.load(&volume.id).was_mounted;
+    let objections = format_consent::objections(cx, &volume.id, &disk)
+        .unwrap_or_else(|error| vec![format!("the cloud was not heard: {}", error.cause)]);
+    Ok(OnDisk { disk, contents, was_mounted, objections })
+}
 
-    /// What is on the volume's disk now. Nothing is changed.
-    pub fn what_is_on(&self, volume: &Volume) -> Result<OnDisk> {
-        let disk = self.disks.disk(&volume.id)?;
-        let _held = self.disks.hold(&volume.id, &disk)?;
-        let contents = match self.found_on(volume, &disk) {
-            Ok(DiskHolds::Blank) => "nothing: all that was read is zero".to_owned(),
-            Ok(DiskHolds::FileSystem(found)) => {
-                format!("{} of {} bytes, UUID {}", found.kind, found.size, found.uuid)
-            }
-            Ok(DiskHolds::NotOurs(what)) => what,
-            Err(error) => format!("what cannot be read: {error}"),
-        };
-        let was_mounted = self.records.load(&volume.id).was_mounted;
-        let objections = self
-            .consent
-            .objections(&volume.id, &disk)
-            .unwrap_or_else(|error| vec![format!("the cloud was not heard: {}", error.cause)]);
-        Ok(OnDisk { disk, contents, was_mounted, objections })
+/// Accepts the file system with this UUID, which is on the disk, for the volume's next mount: a person
+/// says that it is the right one although another was mounted in the same attachment.
+pub fn keep(cx: &Context<'_>, volume: &Volume, uuid: &str) -> Result<OnDisk> {
+    let _lock = locking::lock(cx, &volume.id)?;
+    let before = what_is_on(cx, volume)?;
+    must_be_allowed(&volume.id, &before.disk)?;
+    let DiskHolds::FileSystem(found) = found_on(cx, volume, &before.disk)? else {
+        return Err(not_ours(volume, &before.disk, &before.contents));
+    };
+    if found.uuid != uuid {
+        return Err(Error::refused(format!(
+            "refusing to accept file system {} of {}: {} is on it",
+            shown(uuid),
+            before.disk.kernel_name,
+            found.uuid
+        ))
+        .hint(format!("disk format {} shows what is on the disk", volume.id)));
     }
+    tracing::warn!(volume = %volume.id, disk = %before.disk.kernel_name, uuid, "accepted by a person: another file system than at the last mount");
+    cx.store.records.update(&volume.id, |record| {
+        if let Some(last) = &mut record.file_system {
+            last.uuid.clone_from(&found.uuid);
+        }
+    })?;
+    Ok(before)
+}
 
-    /// Accepts the file system with this UUID, which is on the disk, for the volume's next mount: a person
-    /// says that it is the right one although another was mounted in the same attachment.
-    pub fn keep(&self, volume: &Volume, uuid: &str) -> Result<OnDisk> {
-        let _lock = self.locking.lock(&volume.id)?;
-        let before = self.what_is_on(volume)?;
-        must_be_allowed(&volume.id, &before.disk)?;
-        let DiskHolds::FileSystem(found) = self.found_on(volume, &before.disk)? else {
-            return Err(not_ours(volume, &before.disk, &before.contents));
-        };
-        if found.uuid != uuid {
-            return Err(Error::refused(format!(
-                "refusing to accept file system {} of {}: {} is on it",
-                shown(uuid),
-                before.disk.kernel_name,
-                found.uuid
-            ))
-            .hint(format!("disk format {} shows what is on the disk", volume.id)));
-        }
-        tracing::warn!(volume = %volume.id, disk = %before.disk.kernel_name, uuid, "accepted by a person: another file system than at the last mount");
-        self.records.update(&volume.id, |record| {
-            if let Some(last) = &mut record.file_system {
-                last.uuid.clone_from(&found.uuid);
-            }
-        })?;
-        Ok(before)
+/// Loses all that is on the disk and makes a file system, because a person said so. Whose disk
+/// it is, and that it is not in use, is proven as ever. Answers what was there before.
+pub fn format_for_good(
+    cx: &Context<'_>,
+    volume: &Volume,
+    kind: FsType,
+    options: &MkfsOptions,
+) -> Result<OnDisk> {
+    let _lock = locking::lock(cx, &volume.id)?;
+    recovery::end_leftovers(cx, &volume.id);
+    let before = what_is_on(cx, volume)?;
+    let disk = &before.disk;
+    must_be_allowed(&volume.id, disk)?;
+    cx.host.file_systems.await_check(&volume.id, disk, cx.deadline)?;
+    let _held = find_disk::hold(cx, &volume.id, disk)?;
+    if let Some(reason) = cx.host.devices.objection(disk)? {
+        return Err(
+            Error::refused(reason).hint("only whole disks that nothing else uses are formatted")
+        );
     }
+    let new = NewFileSystem { force: true, ..new_file_system(&volume.id, kind, options) };
+    rehearse(cx, disk, &new)?;
+    let consent = format_consent::consent(cx, &volume.id, disk, FormatRequester::Person)?;
+    wait_free(cx, disk)?;
+    let (name, contents) = (&disk.kernel_name, &before.contents);
+    tracing::warn!(volume = %volume.id, disk = %name, contents, "a person gives up what is on the disk");
+    for objection in &consent.overridden {
+        tracing::warn!(volume = %volume.id, disk = %name, objection = objection.cause, "overridden by a person");
+    }
+    format_consent::note_begin(cx, &volume.id, &consent)?;
+    cx.store.records.update(&volume.id, |record| {
+        record.formatting = Some(intent(disk, &new));
+        record.was_mounted = false;
+        record.staged = None;
+        record.unstaged = None;
+        record.file_system = None;
+    })?;
+    failpoints::step("format.intent");
+    find_disk::prove_again(cx, &volume.id, disk)?;
+    cx.host.file_systems.wipe(disk)?;
+    failpoints::step("format.wiped");
+    format(cx, volume, disk, &new)?;
+    if let Err(error) = remote_mark::note_data(cx, &volume.id) {
+        tracing::warn!(volume = %volume.id, %error, "the cloud was not told that the volume has data; its first mount does");
+    }
+    Ok(before)
+}
 
-    /// Loses all that is on the disk and makes a file system, because a person said so. Whose disk
-    /// it is, and that it is not in use, is proven as ever. Answers what was there before.
-    pub fn format_for_good(
-        &self,
-        volume: &Volume,
-        kind: FsType,
-        options: &MkfsOptions,
-    ) -> Result<OnDisk> {
-        let _lock = self.locking.lock(&volume.id)?;
-        self.recovery.end_leftovers(&volume.id);
-        let before = self.what_is_on(volume)?;
-        let disk = &before.disk;
-        must_be_allowed(&volume.id, disk)?;
-        self.file_systems.await_check(&volume.id, disk, self.deadline)?;
-        let _held = self.disks.hold(&volume.id, disk)?;
-        if let Some(reason) = self.devices.objection(disk)? {
-            return Err(Error::refused(reason)
-                .hint("only whole disks that nothing else uses are formatted"));
-        }
-        let new = NewFileSystem { force: true, ..new_file_system(&volume.id, kind, options) };
-        self.rehearse(disk, &new)?;
-        let consent = self.consent.consent(&volume.id, disk, FormatRequester::Person)?;
-        self.wait_free(disk)?;
-        let (name, contents) = (&disk.kernel_name, &before.contents);
-        tracing::warn!(volume = %volume.id, disk = %name, contents, "a person gives up what is on the disk");
-        for objection in &consent.overridden {
-            tracing::warn!(volume = %volume.id, disk = %name, objection = objection.cause, "overridden by a person");
-        }
-        self.consent.note_begin(&volume.id, &consent)?;
-        self.records.update(&volume.id, |record| {
-            record.formatting = Some(intent(disk, &new));
-            record.was_mounted = false;
-            record.staged = None;
-            record.unstaged = None;
-            record.file_system = None;
-        })?;
-        failpoints::step("format.intent");
-        self.disks.prove_again(&volume.id, disk)?;
-        self.file_systems.wipe(disk)?;
-        failpoints::step("format.wiped");
-        self.format(volume, disk, &new)?;
-        if let Err(error) = self.marks.note_data(&volume.id) {
-            tracing::warn!(volume = %volume.id, %error, "the cloud was not told that the volume has data; its first mount does");
-        }
-        Ok(before)
+/// Makes a file system on a disk that was read and is blank, if everything else agrees.
+pub(crate) fn format_blank(
+    cx: &Context<'_>,
+    volume: &Volume,
+    disk: &Device,
+    kind: FsType,
+    options: &MkfsOptions,
+) -> Result<FileSystem> {
+    let consent = format_consent::consent(cx, &volume.id, disk, FormatRequester::Mount)?;
+    // Bytes that we did not look at may be known to others; what they do not find proves nothing.
+    if let Some(other) = cx.host.file_systems.second_opinion(&volume.id, disk, cx.deadline)? {
+        return Err(not_ours(volume, disk, &format!("{other}, by the word of blkid")));
     }
+    let new = new_file_system(&volume.id, kind, options);
+    rehearse(cx, disk, &new)?;
+    format_consent::note_begin(cx, &volume.id, &consent)?;
+    format(cx, volume, disk, &new)
+}
 
-    /// Makes a file system on a disk that was read and is blank, if everything else agrees.
-    pub(crate) fn format_blank(
-        &self,
-        volume: &Volume,
-        disk: &Device,
-        kind: FsType,
-        options: &MkfsOptions,
-    ) -> Result<FileSystem> {
-        let consent = self.consent.consent(&volume.id, disk, FormatRequester::Mount)?;
-        // Bytes that we did not look at may be known to others; what they do not find proves nothing.
-        if let Some(other) = self.file_systems.second_opinion(&volume.id, disk, self.deadline)? {
-            return Err(not_ours(volume, disk, &format!("{other}, by the word of blkid")));
+/// An error if the options would make what the driver refuses afterwards: then the disk would be foreign.
+fn rehearse(cx: &Context<'_>, disk: &Device, new: &NewFileSystem) -> Result<()> {
+    new.options.check_new(new.kind)?;
+    match cx.host.file_systems.rehearse(disk.size, new, cx.deadline)? {
+        None => Ok(()),
+        Some(Contents::FileSystem(made)) if is_made(&made, new) => Ok(()),
+        Some(made) => {
+            let (options, made) = (new.options.text(), made.to_string());
+            Err(MkfsOptions::makes_no_file_system(new.kind, &options, &made))
         }
-        let new = new_file_system(&volume.id, kind, options);
-        self.rehearse(disk, &new)?;
-        self.consent.note_begin(&volume.id, &consent)?;
-        self.format(volume, disk, &new)
     }
+}
 
-    /// An error if the options would make what the driver refuses afterwards: then the disk would be foreign.
-    fn rehearse(&self, disk: &Device, new: &NewFileSystem) -> Result<()> {
-        new.options.check_new(new.kind)?;
-        match self.file_systems.rehearse(disk.size, new, self.deadline)? {
-            None => Ok(()),
-            Some(Contents::FileSystem(made)) if is_made(&made, new) => Ok(()),
-            Some(made) => {
-                let (options, made) = (new.options.text(), made.to_string());
-                Err(MkfsOptions::makes_no_file_system(new.kind, &options, &made))
-            }
-        }
+/// Formats. Without `force`, only what is still blank.
+fn format(
+    cx: &Context<'_>,
+    volume: &Volume,
+    disk: &Device,
+    new: &NewFileSystem,
+) -> Result<FileSystem> {
+    wait_free(cx, disk)?;
+    failpoints::step("stage.format.consented");
+    if !new.force {
+        refuse_changed(cx, volume, disk)?;
+        let intent = intent(disk, new);
+        cx.store.records.update(&volume.id, |record| record.formatting = Some(intent))?;
     }
+    failpoints::step("stage.format.intent");
+    find_disk::prove_again(cx, &volume.id, disk)?;
+    let (kind, force) = (new.kind, new.force);
+    tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, force, "formatting a blank disk");
+    cx.host.file_systems.make(&volume.id, disk, new, cx.deadline)?;
+    failpoints::step("stage.format.made");
+    find_disk::prove_again(cx, &volume.id, disk)?;
+    match cx.host.file_systems.look(disk, cx.deadline)? {
+        Contents::FileSystem(found) if is_made(&found, new) => {
+            cx.store.records.update(&volume.id, |record| record.formatting = None)?;
+            failpoints::step("stage.format.done");
+            Ok(found)
+        }
+        other => Err(Error::new(
+            Kind::Host,
+            format!("mkfs.{kind} reported success, but {} holds {other}", disk.kernel_name),
+        )
+        .hint(format!(
+            "remove mkfsOptions from the PersistentVolume; then, if nothing on the disk is needed: disk format {}",
+            volume.id
+        ))),
+    }
+}
 
-    /// Formats. Without `force`, only what is still blank.
-    fn format(&self, volume: &Volume, disk: &Device, new: &NewFileSystem) -> Result<FileSystem> {
-        self.wait_free(disk)?;
-        failpoints::step("stage.format.consented");
-        if !new.force {
-            self.refuse_changed(volume, disk)?;
-            let intent = intent(disk, new);
-            self.records.update(&volume.id, |record| record.formatting = Some(intent))?;
-        }
-        failpoints::step("stage.format.intent");
-        self.disks.prove_again(&volume.id, disk)?;
-        let (kind, force) = (new.kind, new.force);
-        tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, force, "formatting a blank disk");
-        self.file_systems.make(&volume.id, disk, new, self.deadline)?;
-        failpoints::step("stage.format.made");
-        self.disks.prove_again(&volume.id, disk)?;
-        match self.file_systems.look(disk, self.deadline)? {
-            Contents::FileSystem(found) if is_made(&found, new) => {
-                self.records.update(&volume.id, |record| record.formatting = None)?;
-                failpoints::step("stage.format.done");
-                Ok(found)
-            }
-            other => Err(Error::new(
-                Kind::Host,
-                format!("mkfs.{kind} reported success, but {} holds {other}", disk.kernel_name),
-            )
-            .hint(format!(
-                "remove mkfsOptions from the PersistentVolume; then, if nothing on the disk is needed: disk format {}",
-                volume.id
-            ))),
-        }
+/// The last look before the first byte: since the first one the cloud was asked, which may have
+/// taken minutes, and a disk that is not mounted is free to every process.
+fn refuse_changed(cx: &Context<'_>, volume: &Volume, disk: &Device) -> Result<()> {
+    match cx.host.file_systems.look(disk, cx.deadline)? {
+        Contents::Blank => Ok(()),
+        other => Err(not_ours(volume, disk, &format!("{other}, which was not there a moment ago"))),
     }
+}
 
-    /// The last look before the first byte: since the first one the cloud was asked, which may have
-    /// taken minutes, and a disk that is not mounted is free to every process.
-    fn refuse_changed(&self, volume: &Volume, disk: &Device) -> Result<()> {
-        match self.file_systems.look(disk, self.deadline)? {
-            Contents::Blank => Ok(()),
-            other => {
-                Err(not_ours(volume, disk, &format!("{other}, which was not there a moment ago")))
-            }
-        }
+fn wait_free(cx: &Context<'_>, disk: &Device) -> Result<()> {
+    if is_free_soon(cx, disk)? {
+        return Ok(());
     }
+    let who = free_disks::who_has(cx, disk, &[]);
+    Err(Error::new(Kind::Busy, format!("{} is in use already{who}", disk.kernel_name)))
+}
 
-    fn wait_free(&self, disk: &Device) -> Result<()> {
-        if self.is_free_soon(disk)? {
-            return Ok(());
+/// Waits a moment until no process uses the disk: a killed mkfs may still be on its way out.
+fn is_free_soon(cx: &Context<'_>, disk: &Device) -> Result<bool> {
+    let until = cx.deadline.at_most(SETTLE_WAIT);
+    while !find_disk::is_free(cx, disk)? {
+        if !until.pause(Duration::from_millis(10)) {
+            return Ok(false);
         }
-        let who = self.free_disks.who_has(disk, &[]);
-        Err(Error::new(Kind::Busy, format!("{} is in use already{who}", disk.kernel_name)))
     }
-
-    /// Waits a moment until no process uses the disk: a killed mkfs may still be on its way out.
-    fn is_free_soon(&self, disk: &Device) -> Result<bool> {
-        let until = self.deadline.at_most(SETTLE_WAIT);
-        while !self.disks.is_free(disk)? {
-            if !until.pause(Duration::from_millis(10)) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
+    Ok(true)
 }
 
 /// Whether this is the file system that was to be made.

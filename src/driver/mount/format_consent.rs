@@ -1,15 +1,14 @@
 //! Whether a disk may get a new file system: the facts are gathered here, and judged by
 //! [`may_format`]. Also the notes that the cloud keeps of how far a volume has come.
 
-use crate::cloud::{Cloud, CloudVolume, Note};
-use crate::guard::remote_mark::RemoteMarks;
-use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::lookup::attachment_view::Attachments;
+use crate::cloud::{CloudVolume, Note};
+use crate::context::Context;
+use crate::guard::remote_mark;
+use crate::lookup::attachment_view;
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::{Facts, FormatRequester, Life, Objection, may_format};
 use crate::model::error::{Error, Result};
-use crate::model::ids::{NodeName, ServerId, VolumeId};
+use crate::model::ids::{ServerId, VolumeId};
 
 /// A disk that may be formatted, by the cloud's word too.
 pub(crate) struct Consent {
@@ -19,67 +18,53 @@ pub(crate) struct Consent {
     pub(crate) overridden: Vec<Objection>,
 }
 
-/// Whether a disk may get a new file system.
-pub(crate) struct FormatConsent<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) records: &'a Records,
-    pub(crate) this_node: &'a NodeName,
-    pub(crate) deadline: Deadline,
-    pub(crate) attachments: &'a Attachments<'a>,
-    pub(crate) marks: &'a RemoteMarks<'a>,
+/// Asks the cloud and this machine's memory. Nothing is changed.
+pub(crate) fn consent(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    disk: &Device,
+    asked: FormatRequester,
+) -> Result<Consent> {
+    let in_cloud = attachment_view::existing(cx, id).map_err(|error| {
+        error.hint("a disk is formatted only when the cloud confirms the volume's size")
+    })?;
+    let server = attachment_view::existing_server(cx, cx.this_node)?;
+    let was_mounted = cx.store.records.load(id).was_mounted;
+    let facts = facts(&in_cloud, disk, &server, was_mounted);
+    match may_format(&facts, asked) {
+        Ok(overridden) => {
+            if let Some(Life::Begun(other)) = &in_cloud.life
+                && *other != server
+            {
+                tracing::info!(volume = %id, %other, "another server began to format the volume, and is not attached any more");
+            }
+            Ok(Consent { server, overridden })
+        }
+        Err(Objection { cause, hint, .. }) => Err(Error::refused(cause).hint(hint)),
+    }
 }
 
-impl FormatConsent<'_> {
-    /// Asks the cloud and this machine's memory. Nothing is changed.
-    pub(crate) fn consent(
-        &self,
-        id: &VolumeId,
-        disk: &Device,
-        asked: FormatRequester,
-    ) -> Result<Consent> {
-        let in_cloud = self.attachments.existing(id).map_err(|error| {
-            error.hint("a disk is formatted only when the cloud confirms the volume's size")
-        })?;
-        let server = self.attachments.existing_server(self.this_node)?;
-        let was_mounted = self.records.load(id).was_mounted;
-        let facts = facts(&in_cloud, disk, &server, was_mounted);
-        match may_format(&facts, asked) {
-            Ok(overridden) => {
-                if let Some(Life::Begun(other)) = &in_cloud.life
-                    && *other != server
-                {
-                    tracing::info!(volume = %id, %other, "another server began to format the volume, and is not attached any more");
-                }
-                Ok(Consent { server, overridden })
-            }
-            Err(Objection { cause, hint, .. }) => Err(Error::refused(cause).hint(hint)),
-        }
-    }
+/// What would speak against a new file system, in words: for a person to read before.
+pub(crate) fn objections(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<Vec<String>> {
+    let in_cloud = attachment_view::existing(cx, id)?;
+    let server = attachment_view::existing_server(cx, cx.this_node)?;
+    let was_mounted = cx.store.records.load(id).was_mounted;
+    let facts = facts(&in_cloud, disk, &server, was_mounted);
+    let objections = crate::model::disk::formatting::objections(&facts);
+    Ok(objections.into_iter().map(|one| one.cause).collect())
+}
 
-    /// What would speak against a new file system, in words: for a person to read before.
-    pub(crate) fn objections(&self, id: &VolumeId, disk: &Device) -> Result<Vec<String>> {
-        let in_cloud = self.attachments.existing(id)?;
-        let server = self.attachments.existing_server(self.this_node)?;
-        let was_mounted = self.records.load(id).was_mounted;
-        let facts = facts(&in_cloud, disk, &server, was_mounted);
-        let objections = crate::model::disk::formatting::objections(&facts);
-        Ok(objections.into_iter().map(|one| one.cause).collect())
+/// Notes in the cloud that the volume's format begins, before its first byte is written. Where
+/// the cloud does not allow notes the other proofs decide, and `disk doctor` says so.
+pub(crate) fn note_begin(cx: &Context<'_>, id: &VolumeId, consent: &Consent) -> Result<()> {
+    let life = Life::Begun(consent.server.clone());
+    let told = cx.cloud.note(id, &[Note::Life(&life)], cx.deadline);
+    if cx.store.records.load(id).is_life_told {
+        cx.store.records.update(id, |record| record.is_life_told = false)?;
     }
-
-    /// Notes in the cloud that the volume's format begins, before its first byte is written. Where
-    /// the cloud does not allow notes the other proofs decide, and `disk doctor` says so.
-    pub(crate) fn note_begin(&self, id: &VolumeId, consent: &Consent) -> Result<()> {
-        let life = Life::Begun(consent.server.clone());
-        let told = self.cloud.note(id, &[Note::Life(&life)], self.deadline);
-        if self.records.load(id).is_life_told {
-            self.records.update(id, |record| record.is_life_told = false)?;
-        }
-        self.marks.noted(id, told).map_err(|error| {
-            error.hint(
-                "the disk is not formatted before the cloud has a note of it; it is tried again",
-            )
-        })
-    }
+    remote_mark::noted(cx, id, told).map_err(|error| {
+        error.hint("the disk is not formatted before the cloud has a note of it; it is tried again")
+    })
 }
 
 fn facts<'a>(

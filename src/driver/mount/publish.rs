@@ -1,22 +1,18 @@
 //! Bind the staged volume into a consumer's folder.
 
+use crate::context::Context;
 use crate::failpoints;
-use crate::guard::Guard;
-use crate::guard::let_go_volumes::LetGoVolumes;
-use crate::host::Mounts;
+use crate::guard::{self, let_go_volumes};
 use crate::host::clock::now;
-use crate::host::records::Records;
-use crate::lookup::find_disk::Disks;
-use crate::lookup::locking::Locking;
-use crate::lookup::memory::Memory;
+use crate::lookup::{find_disk, locking, memory};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::layout::{PublishTarget, StageTarget};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::report::tear_down::TearDown;
-use crate::mount::stage::{StageOptions, Staging};
+use crate::mount::stage::{self, StageOptions};
 use crate::operation::{Outcome, Volume};
-use crate::ownership::mount_place::{MountPlaces, a_part_of_it, belonging, belongs_now};
+use crate::ownership::mount_place::{self, a_part_of_it, belonging, belongs_now};
 use std::path::Path;
 
 /// Where a volume is to be published.
@@ -34,105 +30,89 @@ pub struct Publication<'a> {
     pub read_only: bool,
 }
 
-/// Binds of volumes into the folders of consumers.
-#[expect(missing_debug_implementations, reason = "it borrows ports")]
-pub struct Publishing<'a> {
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) locking: &'a Locking<'a>,
-    pub(crate) disks: &'a Disks<'a>,
-    pub(crate) memory: &'a Memory<'a>,
-    pub(crate) places: &'a MountPlaces<'a>,
-    pub(crate) let_go_volumes: &'a LetGoVolumes<'a>,
-    pub(crate) guard: &'a Guard<'a>,
-    pub(crate) staging: &'a Staging<'a>,
+/// Binds the volume into the consumer's folder. A volume that is not staged is staged first:
+/// an empty folder is never bound.
+pub fn publish(
+    cx: &Context<'_>,
+    volume: &Volume,
+    publication: &Publication<'_>,
+) -> Result<Outcome> {
+    let _lock = locking::lock(cx, &volume.id)?;
+    memory::remember_name(cx, volume);
+    let_go_volumes::note_caller(cx, &volume.id);
+    let PublishTarget { consumer, folder } = publication.target;
+    let unpublish = TearDown::Unpublish(consumer.clone());
+    guard::wanted_again(cx, &volume.id, &[unpublish, TearDown::Unstage, TearDown::Detach]);
+    let stage = cx.host.mounts.real_path(&publication.stage.0)?;
+    let folder = cx.host.mounts.real_path(folder)?;
+    stage::stage_locked(cx, volume, publication.stage, publication.stage_options, "")?;
+    let disk = find_disk::disk(cx, &volume.id)?;
+
+    let look = cx.host.mounts.standing_at(&folder)?;
+    let staged = cx.host.mounts.standing_at(&stage)?;
+    let staged = belongs_now(&staged, &disk, &stage)?;
+    let outcome = if let Some(mount) = belonging(&look, &disk, &folder)? {
+        if mount.root != staged.root {
+            return Err(a_part_of_it(mount));
+        }
+        if mount.is_read_only() == publication.read_only {
+            Outcome::Already
+        } else {
+            set_access(cx, mount, publication.read_only)?;
+            Outcome::Done
+        }
+    } else {
+        refuse_read_only_stage(staged, publication.read_only)?;
+        cx.host.mounts.make_folder(&folder)?;
+        bind_verified(cx, volume, &disk, staged, &folder, publication.read_only)?;
+        Outcome::Done
+    };
+    let face = memory::face_of(cx, &folder);
+    let recorded = cx.store.records.update(&volume.id, |record| {
+        record.is_published(consumer, &folder, face, publication.label);
+        record.seen = Some(now());
+        record.let_go.is_back(consumer, now());
+    });
+    if let Err(error) = recorded {
+        tracing::warn!(volume = %volume.id, %error, "the publication is not remembered");
+    }
+    Ok(outcome)
 }
 
-impl Publishing<'_> {
-    /// Binds the volume into the consumer's folder. A volume that is not staged is staged first:
-    /// an empty folder is never bound.
-    pub fn publish(&self, volume: &Volume, publication: &Publication<'_>) -> Result<Outcome> {
-        let _lock = self.locking.lock(&volume.id)?;
-        self.memory.remember_name(volume);
-        self.let_go_volumes.note_caller(&volume.id);
-        let PublishTarget { consumer, folder } = publication.target;
-        let unpublish = TearDown::Unpublish(consumer.clone());
-        self.guard.wanted_again(&volume.id, &[unpublish, TearDown::Unstage, TearDown::Detach]);
-        let stage = self.mounts.real_path(&publication.stage.0)?;
-        let folder = self.mounts.real_path(folder)?;
-        self.staging.stage_locked(volume, publication.stage, publication.stage_options, "")?;
-        let disk = self.disks.disk(&volume.id)?;
+fn bind_verified(
+    cx: &Context<'_>,
+    volume: &Volume,
+    disk: &Device,
+    stage: &Mount,
+    folder: &Path,
+    read_only: bool,
+) -> Result<()> {
+    stage::report_hidden(cx, &volume.id, folder);
+    cx.host.mounts.bind(stage, folder, read_only)?;
+    failpoints::step("publish.bound");
+    let verified = verify_bind(cx, volume, folder, read_only);
+    verified.map_err(|error| mount_place::undo_mount(cx, folder, disk.number, error))
+}
 
-        let look = self.mounts.standing_at(&folder)?;
-        let staged = self.mounts.standing_at(&stage)?;
-        let staged = belongs_now(&staged, &disk, &stage)?;
-        let outcome = if let Some(mount) = belonging(&look, &disk, &folder)? {
-            if mount.root != staged.root {
-                return Err(a_part_of_it(mount));
-            }
-            if mount.is_read_only() == publication.read_only {
-                Outcome::Already
-            } else {
-                self.set_access(mount, publication.read_only)?;
-                Outcome::Done
-            }
-        } else {
-            refuse_read_only_stage(staged, publication.read_only)?;
-            self.mounts.make_folder(&folder)?;
-            self.bind_verified(volume, &disk, staged, &folder, publication.read_only)?;
-            Outcome::Done
-        };
-        let face = self.memory.face_of(&folder);
-        let recorded = self.records.update(&volume.id, |record| {
-            record.is_published(consumer, &folder, face, publication.label);
-            record.seen = Some(now());
-            record.let_go.is_back(consumer, now());
-        });
-        if let Err(error) = recorded {
-            tracing::warn!(volume = %volume.id, %error, "the publication is not remembered");
-        }
-        Ok(outcome)
+fn verify_bind(cx: &Context<'_>, volume: &Volume, folder: &Path, read_only: bool) -> Result<()> {
+    let look = cx.host.mounts.standing_at(folder)?;
+    let mount = belongs_now(&look, &find_disk::disk(cx, &volume.id)?, folder)?;
+    if mount.is_read_only() != read_only {
+        return Err(Error::new(
+            Kind::Host,
+            format!("{} did not become what was asked for: {}", folder.display(), mount.options),
+        ));
     }
+    Ok(())
+}
 
-    fn bind_verified(
-        &self,
-        volume: &Volume,
-        disk: &Device,
-        stage: &Mount,
-        folder: &Path,
-        read_only: bool,
-    ) -> Result<()> {
-        self.staging.report_hidden(&volume.id, folder);
-        self.mounts.bind(stage, folder, read_only)?;
-        failpoints::step("publish.bound");
-        let verified = self.verify_bind(volume, folder, read_only);
-        verified.map_err(|error| self.places.undo_mount(folder, disk.number, error))
+/// A bind that was killed half-way, or asked for differently now, is made right in place.
+fn set_access(cx: &Context<'_>, mount: &Mount, read_only: bool) -> Result<()> {
+    if read_only {
+        return cx.host.mounts.make_read_only(mount);
     }
-
-    fn verify_bind(&self, volume: &Volume, folder: &Path, read_only: bool) -> Result<()> {
-        let look = self.mounts.standing_at(folder)?;
-        let mount = belongs_now(&look, &self.disks.disk(&volume.id)?, folder)?;
-        if mount.is_read_only() != read_only {
-            return Err(Error::new(
-                Kind::Host,
-                format!(
-                    "{} did not become what was asked for: {}",
-                    folder.display(),
-                    mount.options
-                ),
-            ));
-        }
-        Ok(())
-    }
-
-    /// A bind that was killed half-way, or asked for differently now, is made right in place.
-    fn set_access(&self, mount: &Mount, read_only: bool) -> Result<()> {
-        if read_only {
-            return self.mounts.make_read_only(mount);
-        }
-        Err(Error::refused(format!("{} is mounted read-only", mount.target.display()))
-            .hint("it is mounted anew when the pod is restarted"))
-    }
+    Err(Error::refused(format!("{} is mounted read-only", mount.target.display()))
+        .hint("it is mounted anew when the pod is restarted"))
 }
 
 /// A consumer that may write must not get a file system that refuses writes.

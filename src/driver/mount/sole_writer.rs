@@ -1,140 +1,138 @@
 //! One server writes to a volume: the one that has it by the cloud's word, alone, and keeps it. The disk
 //! alone does not tell: it stays for a while after the cloud has taken the volume back.
 
-use crate::cloud::{Capabilities, Cloud, CloudVolume};
+use crate::cloud::{Capabilities, CloudVolume};
+use crate::context::Context;
 use crate::host::clock::Deadline;
-use crate::host::records::Records;
 use crate::model::cloud::attachment_state::VolumePhase;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{NodeName, ServerId, VolumeId};
+use crate::model::ids::{ServerId, VolumeId};
 use std::time::Duration;
 
 /// A mount waits no longer than this for the cloud's word.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// One server writes to a volume.
-pub(crate) struct SoleWriter<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) records: &'a Records,
-    pub(crate) this_node: &'a NodeName,
-    pub(crate) deadline: Deadline,
+/// Before a mount that may write: an error if another server has the volume too, or this one does
+/// not keep it. Answers how the cloud has just shown it; nothing where the cloud does not answer, and
+/// need not.
+pub(crate) fn sole_writer(cx: &Context<'_>, id: &VolumeId) -> Result<Option<CloudVolume>> {
+    let deadline = cx.deadline.at_most(PATIENCE);
+    let (state, server) = match seen(cx, id, deadline) {
+        Ok(Some(seen)) => seen,
+        Ok(None) => return Ok(None),
+        Err(error) => return sole_writer_by_memory(cx, id, error),
+    };
+    remember_sharing(cx, id, state.is_shareable);
+    let Some(other) = state.attachments.iter().find(|one| one.server != server) else {
+        stays(cx, &state, &server)?;
+        return Ok(Some(state));
+    };
+    let view = cx.cloud.server_view(&other.server, deadline).ok().flatten();
+    let name = view.and_then(|view| view.name).map_or_else(String::new, |n| format!(" ({n})"));
+    let has_mark = state.is_marked_by(&other.server);
+    let mounted = if has_mark { ", which has it mounted" } else { "" };
+    let server = &other.server;
+    Err(Error::new(
+        Kind::Elsewhere,
+        format!(
+            "volume {id} is attached to server {server} too{name}{mounted}, and no file system \
+             survives two writers: it is not mounted read-write"
+        ),
+    )
+    .hint(format!(
+        "disk detach {id} {server}; or let every node mount it read-only, with the option \
+         share: read-only in the PersistentVolume"
+    )))
 }
 
-impl SoleWriter<'_> {
-    /// Before a mount that may write: an error if another server has the volume too, or this one does
-    /// not keep it. Answers how the cloud has just shown it; nothing where the cloud does not answer, and
-    /// need not.
-    pub(crate) fn sole_writer(&self, id: &VolumeId) -> Result<Option<CloudVolume>> {
-        let deadline = self.deadline.at_most(PATIENCE);
-        let (state, server) = match self.seen(id, deadline) {
-            Ok(Some(seen)) => seen,
-            Ok(None) => return Ok(None),
-            Err(error) => return self.sole_writer_by_memory(id, error),
-        };
-        self.remember_sharing(id, state.is_shareable);
-        let Some(other) = state.attachments.iter().find(|one| one.server != server) else {
-            self.stays(&state, &server)?;
-            return Ok(Some(state));
-        };
-        let view = self.cloud.server_view(&other.server, deadline).ok().flatten();
-        let name = view.and_then(|view| view.name).map_or_else(String::new, |n| format!(" ({n})"));
-        let has_mark = state.is_marked_by(&other.server);
-        let mounted = if has_mark { ", which has it mounted" } else { "" };
-        let server = &other.server;
-        Err(Error::new(
-            Kind::Elsewhere,
+/// After the mark was left: a detach that was asked for before it is under way by now, or done.
+/// Without the cloud's word the disk's must do.
+pub(crate) fn still_has(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
+    match seen(cx, id, cx.deadline.at_most(PATIENCE)) {
+        Ok(Some((state, server))) => stays(cx, &state, &server),
+        Ok(None) => Ok(()),
+        Err(error) => {
+            tracing::warn!(volume = %id, %error, "whether a detach came before the mark is not known");
+            Ok(())
+        }
+    }
+}
+
+/// The volume, if the cloud has it at this server, and leaves it there.
+pub(crate) fn seen_here(cx: &Context<'_>, id: &VolumeId) -> Result<Option<CloudVolume>> {
+    let seen = seen(cx, id, cx.deadline.at_most(PATIENCE))?;
+    Ok(seen.and_then(|(state, server)| stays(cx, &state, &server).is_ok().then_some(state)))
+}
+
+/// The volume as the cloud shows it, and the server that this machine is.
+fn seen(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    deadline: Deadline,
+) -> Result<Option<(CloudVolume, ServerId)>> {
+    let state = cx.cloud.volume(id, deadline)?;
+    let server = cx.cloud.server(cx.this_node, deadline)?;
+    Ok(state.zip(server))
+}
+
+/// An error if the volume does not stay at the server: a disk that is here still is going.
+fn stays(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) -> Result<()> {
+    let (id, status) = (&state.id, &state.status);
+    let is_listed = state.attachment_to(server).is_some();
+    if is_listed && status.phase != VolumePhase::Detaching {
+        return Ok(());
+    }
+    let Capabilities { volumes_side, .. } = cx.cloud.capabilities();
+    let node = cx.this_node;
+    let (kind, how, end) = if is_listed {
+        (
+            Kind::Busy,
+            format!("takes volume {id} from this server, {server} ({status})"),
+            "if it stays so the cloud has lost it: see the volume's events there".to_owned(),
+        )
+    } else {
+        (
+            Kind::Refused,
+            format!("does not list volume {id} ({status}) at this server, {server}"),
             format!(
-                "volume {id} is attached to server {server} too{name}{mounted}, and no file system \
-                 survives two writers: it is not mounted read-write"
+                "if it stays so: disk detach id:{id} {node}, and delete the pod, so that its \
+                 volume is attached again"
             ),
         )
-        .hint(format!(
-            "disk detach {id} {server}; or let every node mount it read-only, with the option \
-             share: read-only in the PersistentVolume"
-        )))
-    }
+    };
+    let cause = format!("{volumes_side} {how}: its disk is here still, and is not to be used");
+    Err(Error::new(kind, cause).hint(format!("once it is attached anew it is mounted; {end}")))
+}
 
-    /// After the mark was left: a detach that was asked for before it is under way by now, or done.
-    /// Without the cloud's word the disk's must do.
-    pub(crate) fn still_has(&self, id: &VolumeId) -> Result<()> {
-        match self.seen(id, self.deadline.at_most(PATIENCE)) {
-            Ok(Some((state, server))) => self.stays(&state, &server),
-            Ok(None) => Ok(()),
-            Err(error) => {
-                tracing::warn!(volume = %id, %error, "whether a detach came before the mark is not known");
-                Ok(())
-            }
-        }
+/// The cloud does not answer. A volume that it gives to one server alone needs no word of it.
+fn sole_writer_by_memory(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    error: Error,
+) -> Result<Option<CloudVolume>> {
+    let is_silent = matches!(error.kind, Kind::Unreachable | Kind::Timeout | Kind::Busy);
+    if is_silent && cx.store.records.load(id).is_shareable != Some(false) {
+        let cause = format!(
+            "whether another server has volume {id} too is not known, and this machine has \
+             not seen yet that the cloud gives it to one alone: {}",
+            error.cause
+        );
+        return Err(Error { cause, ..error }
+            .hint("the mount goes on when the cloud answers; kubelet repeats it"));
     }
+    tracing::warn!(volume = %id, %error, "mounted without the cloud's word on who has the volume");
+    Ok(None)
+}
 
-    /// The volume, if the cloud has it at this server, and leaves it there.
-    pub(crate) fn seen_here(&self, id: &VolumeId) -> Result<Option<CloudVolume>> {
-        let seen = self.seen(id, self.deadline.at_most(PATIENCE))?;
-        Ok(seen.and_then(|(state, server)| self.stays(&state, &server).is_ok().then_some(state)))
+/// Remembers whether the cloud would give the volume to several servers. The caller holds the
+/// volume's lock.
+pub(crate) fn remember_sharing(cx: &Context<'_>, id: &VolumeId, is_shareable: bool) {
+    let is_shareable = Some(is_shareable);
+    if cx.store.records.load(id).is_shareable == is_shareable {
+        return;
     }
-
-    /// The volume as the cloud shows it, and the server that this machine is.
-    fn seen(&self, id: &VolumeId, deadline: Deadline) -> Result<Option<(CloudVolume, ServerId)>> {
-        let state = self.cloud.volume(id, deadline)?;
-        let server = self.cloud.server(self.this_node, deadline)?;
-        Ok(state.zip(server))
-    }
-
-    /// An error if the volume does not stay at the server: a disk that is here still is going.
-    fn stays(&self, state: &CloudVolume, server: &ServerId) -> Result<()> {
-        let (id, status) = (&state.id, &state.status);
-        let is_listed = state.attachment_to(server).is_some();
-        if is_listed && status.phase != VolumePhase::Detaching {
-            return Ok(());
-        }
-        let Capabilities { volumes_side, .. } = self.cloud.capabilities();
-        let node = self.this_node;
-        let (kind, how, end) = if is_listed {
-            (
-                Kind::Busy,
-                format!("takes volume {id} from this server, {server} ({status})"),
-                "if it stays so the cloud has lost it: see the volume's events there".to_owned(),
-            )
-        } else {
-            (
-                Kind::Refused,
-                format!("does not list volume {id} ({status}) at this server, {server}"),
-                format!(
-                    "if it stays so: disk detach id:{id} {node}, and delete the pod, so that its \
-                     volume is attached again"
-                ),
-            )
-        };
-        let cause = format!("{volumes_side} {how}: its disk is here still, and is not to be used");
-        Err(Error::new(kind, cause).hint(format!("once it is attached anew it is mounted; {end}")))
-    }
-
-    /// The cloud does not answer. A volume that it gives to one server alone needs no word of it.
-    fn sole_writer_by_memory(&self, id: &VolumeId, error: Error) -> Result<Option<CloudVolume>> {
-        let is_silent = matches!(error.kind, Kind::Unreachable | Kind::Timeout | Kind::Busy);
-        if is_silent && self.records.load(id).is_shareable != Some(false) {
-            let cause = format!(
-                "whether another server has volume {id} too is not known, and this machine has \
-                 not seen yet that the cloud gives it to one alone: {}",
-                error.cause
-            );
-            return Err(Error { cause, ..error }
-                .hint("the mount goes on when the cloud answers; kubelet repeats it"));
-        }
-        tracing::warn!(volume = %id, %error, "mounted without the cloud's word on who has the volume");
-        Ok(None)
-    }
-
-    /// Remembers whether the cloud would give the volume to several servers. The caller holds the
-    /// volume's lock.
-    pub(crate) fn remember_sharing(&self, id: &VolumeId, is_shareable: bool) {
-        let is_shareable = Some(is_shareable);
-        if self.records.load(id).is_shareable == is_shareable {
-            return;
-        }
-        let noted = self.records.update(id, |record| record.is_shareable = is_shareable);
-        if let Err(error) = noted {
-            tracing::debug!(volume = %id, %error, "whether it can be shared is not remembered");
-        }
+    let noted = cx.store.records.update(id, |record| record.is_shareable = is_shareable);
+    if let Err(error) = noted {
+        tracing::debug!(volume = %id, %error, "whether it can be shared is not remembered");
     }
 }

@@ -1,21 +1,12 @@
 //! Take a volume off a folder: the consumer's, or the one where it is staged.
 
+use crate::context::Context;
 use crate::failpoints;
-use crate::guard::Guard;
-use crate::guard::flush::Flushing;
-use crate::guard::free_disks::FreeDisks;
-use crate::guard::leaked_copies::LeakedCopies;
-use crate::guard::let_go_volumes::LetGoVolumes;
-use crate::guard::letting_go::{ConsumerFolder, LettingGo};
-use crate::guard::refusal::Refusals;
-use crate::guard::remote_mark::RemoteMarks;
-use crate::heal::recovery::Recovery;
-use crate::heal::returned_disk::ReturnedDisks;
-use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Devices, Hidden, Mounts, machine, worker};
-use crate::lookup::find_volume::Volumes;
-use crate::lookup::locking::Locking;
+use crate::guard::letting_go::{self, ConsumerFolder};
+use crate::guard::{self, flush, free_disks, leaked_copies, let_go_volumes, refusal, remote_mark};
+use crate::heal::{recovery, returned_disk};
+use crate::host::{Hidden, machine, worker};
+use crate::lookup::{find_volume, locking};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -23,11 +14,11 @@ use crate::model::mount::folders_let_go::LetGoes;
 use crate::model::mount::layout::{PublishTarget, StageTarget, Target};
 use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use crate::model::policy::{GuardMode, GuardPolicy};
+use crate::model::policy::GuardMode;
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
 use crate::operation::{Outcome, VolumeRef};
-use crate::ownership::mount_place::MountPlaces;
+use crate::ownership::mount_place;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -65,7 +56,7 @@ struct DisksToFree {
 impl DisksToFree {
     /// Asked before the unmount: afterwards only the record tells which disks they were.
     fn of(
-        free_disks: &FreeDisks<'_>,
+        cx: &Context<'_>,
         id: Option<&VolumeId>,
         table: &MountTable,
         folder: &Path,
@@ -73,298 +64,274 @@ impl DisksToFree {
         let disks: Vec<_> = table.at(folder).map(|mount| mount.disk).collect();
         let has_its_own = |mount: &&Mount| mount.number != mount.disk;
         let numbers = table.at(folder).filter(has_its_own).map(|mount| mount.number).collect();
-        Ok(Self { disks: free_disks.disks_of(id, &disks)?, numbers })
+        Ok(Self { disks: free_disks::disks_of(cx, id, &disks)?, numbers })
     }
 }
 
-#[expect(missing_debug_implementations, reason = "it borrows ports")]
-pub struct Unmounting<'a> {
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) policy: &'a GuardPolicy,
-    pub(crate) deadline: Deadline,
-    pub(crate) locking: &'a Locking<'a>,
-    pub(crate) volumes: &'a Volumes<'a>,
-    pub(crate) places: &'a MountPlaces<'a>,
-    pub(crate) flushing: &'a Flushing<'a>,
-    pub(crate) refusals: &'a Refusals<'a>,
-    pub(crate) free_disks: &'a FreeDisks<'a>,
-    pub(crate) marks: &'a RemoteMarks<'a>,
-    pub(crate) copies: &'a LeakedCopies<'a>,
-    pub(crate) letting_go: &'a LettingGo<'a>,
-    pub(crate) let_go_volumes: &'a LetGoVolumes<'a>,
-    pub(crate) guard: &'a Guard<'a>,
-    pub(crate) recovery: &'a Recovery<'a>,
-    pub(crate) returned: &'a ReturnedDisks<'a>,
+/// Unmounts the consumer's folder.
+pub fn unpublish(
+    cx: &Context<'_>,
+    volume: VolumeRef<'_>,
+    target: &PublishTarget,
+) -> Result<Outcome> {
+    let PublishTarget { consumer, folder } = target;
+    take_off(cx, volume, folder, &MountRole::Consumer(consumer), Requester::Orchestrator)
 }
 
-impl Unmounting<'_> {
-    /// Unmounts the consumer's folder.
-    pub fn unpublish(&self, volume: VolumeRef<'_>, target: &PublishTarget) -> Result<Outcome> {
-        let PublishTarget { consumer, folder } = target;
-        self.take_off(volume, folder, &MountRole::Consumer(consumer), Requester::Orchestrator)
-    }
+/// Unmounts the stage folder.
+pub fn unstage(cx: &Context<'_>, volume: VolumeRef<'_>, target: &StageTarget) -> Result<Outcome> {
+    take_off(cx, volume, &target.0, &MountRole::Stage, Requester::Orchestrator)
+}
 
-    /// Unmounts the stage folder.
-    pub fn unstage(&self, volume: VolumeRef<'_>, target: &StageTarget) -> Result<Outcome> {
-        self.take_off(volume, &target.0, &MountRole::Stage, Requester::Orchestrator)
-    }
+/// The same where no call asks for it any more.
+pub(crate) fn unstage_forgotten(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    target: &StageTarget,
+) -> Result<Outcome> {
+    take_off(cx, VolumeRef::Id(id), &target.0, &MountRole::Stage, Requester::Timer)
+}
 
-    /// The same where no call asks for it any more.
-    pub(crate) fn unstage_forgotten(&self, id: &VolumeId, target: &StageTarget) -> Result<Outcome> {
-        self.take_off(VolumeRef::Id(id), &target.0, &MountRole::Stage, Requester::Timer)
-    }
-
-    /// Nothing mounted, or no such folder: it is so already.
-    fn take_off(
-        &self,
-        volume: VolumeRef<'_>,
-        target: &Target,
-        role: &MountRole<'_>,
-        requester: Requester,
-    ) -> Result<Outcome> {
-        let Some(folder) = self.places.existing_folder(target)? else {
-            return Ok(Outcome::Already);
-        };
-        let stands = self.mounts.standing_at(&folder)?;
-        let id = match volume {
-            VolumeRef::Id(id) => {
-                self.volumes.refuse_another_at(id, &folder, &stands.table)?;
-                Some(id.clone())
-            }
-            VolumeRef::Name(name) => self.volumes.volume_mounted_at(name, &folder)?,
-        };
-        let is_mounted = stands.is_mounted();
-        if let Some(id) = id.as_ref().filter(|_| !is_mounted) {
-            self.places.refuse_if_it_stands_elsewhere(id, target, &folder, &stands.table)?;
+/// Nothing mounted, or no such folder: it is so already.
+fn take_off(
+    cx: &Context<'_>,
+    volume: VolumeRef<'_>,
+    target: &Target,
+    role: &MountRole<'_>,
+    requester: Requester,
+) -> Result<Outcome> {
+    let Some(folder) = mount_place::existing_folder(cx, target)? else {
+        return Ok(Outcome::Already);
+    };
+    let stands = cx.host.mounts.standing_at(&folder)?;
+    let id = match volume {
+        VolumeRef::Id(id) => {
+            find_volume::refuse_another_at(cx, id, &folder, &stands.table)?;
+            Some(id.clone())
         }
-        if id.is_none() && !is_mounted {
-            return Ok(Outcome::Already);
+        VolumeRef::Name(name) => find_volume::volume_mounted_at(cx, name, &folder)?,
+    };
+    let is_mounted = stands.is_mounted();
+    if let Some(id) = id.as_ref().filter(|_| !is_mounted) {
+        mount_place::refuse_if_it_stands_elsewhere(cx, id, target, &folder, &stands.table)?;
+    }
+    if id.is_none() && !is_mounted {
+        return Ok(Outcome::Already);
+    }
+    // A mount whose disk is gone and of which there is no record has no id left: then its name
+    // serves as one, for it is still below this driver's folder.
+    let key = id.clone().or_else(|| VolumeId::parse(&volume.to_string()).ok());
+    let lock = |key: VolumeId| {
+        // With nothing to take off a machine that cannot lock has nothing to fear.
+        if is_mounted {
+            locking::lock(cx, &key).map(Some)
+        } else {
+            locking::lock_if_possible(cx, &key)
         }
-        // A mount whose disk is gone and of which there is no record has no id left: then its name
-        // serves as one, for it is still below this driver's folder.
-        let key = id.clone().or_else(|| VolumeId::parse(&volume.to_string()).ok());
-        let lock = |key: VolumeId| {
-            // With nothing to take off a machine that cannot lock has nothing to fear.
-            if is_mounted {
-                self.locking.lock(&key).map(Some)
-            } else {
-                self.locking.lock_if_possible(&key)
-            }
-        };
-        let _lock = key.map(lock).transpose()?;
+    };
+    let _lock = key.map(lock).transpose()?;
+    if let Some(id) = &id {
+        if requester == Requester::Orchestrator {
+            let_go_volumes::note_caller(cx, id);
+        }
+        recovery::end_leftovers(cx, id);
+        recovery::set_back_for_good(cx, id);
+        // A UUID that is not its id would be taken for another volume's.
+        if let VolumeRef::Name(name) = volume
+            && is_mounted
+            && matches!(role, MountRole::Stage)
+            && name.as_volume_id().is_some()
+        {
+            find_volume::record_found_name(cx, id, name);
+        }
+    }
+    // Before it is looked for what is to be free: a disk that is put under its map is the map from then on.
+    if let (MountRole::Stage, Some(id), true) = (role, &id, is_mounted) {
+        returned_disk::must_not_wait(cx, id)?;
+    }
+    let to_free = match role {
+        MountRole::Stage => DisksToFree::of(cx, id.as_ref(), &stands.table, &folder)?,
+        MountRole::Consumer(_) => DisksToFree::default(),
+    };
+    let outcome = unmount_guarded(cx, &folder, id.as_ref(), role)?;
+    if matches!(role, MountRole::Stage) {
+        let disks = (to_free.disks.as_slice(), to_free.numbers.as_slice());
+        leaked_copies::end_views_left(cx, id.as_ref(), &folder, disks, outcome)?;
+        cx.host.mounts.tidy_exchange(&folder);
         if let Some(id) = &id {
-            if requester == Requester::Orchestrator {
-                self.let_go_volumes.note_caller(id);
-            }
-            self.recovery.end_leftovers(id);
-            self.recovery.set_back_for_good(id);
-            // A UUID that is not its id would be taken for another volume's.
-            if let VolumeRef::Name(name) = volume
-                && is_mounted
-                && matches!(role, MountRole::Stage)
-                && name.as_volume_id().is_some()
-            {
-                self.volumes.record_found_name(id, name);
-            }
+            recovery::remove_link(cx, id);
         }
-        // Before it is looked for what is to be free: a disk that is put under its map is the map from then on.
-        if let (MountRole::Stage, Some(id), true) = (role, &id, is_mounted) {
-            self.returned.must_not_wait(id)?;
+    }
+    // What was unmounted is remembered either way: the next call goes on from there.
+    let is_free = match role {
+        MountRole::Stage => {
+            free_disks::must_be_free(cx, id.as_ref(), &to_free.disks, &to_free.numbers)
         }
-        let to_free = match role {
+        MountRole::Consumer(_) => Ok(false),
+    };
+    let is_free = match (role, &id) {
+        (MountRole::Stage, Some(id)) => is_free
+            .and_then(|is_free| guard::take_off_map(cx, id, &role.tear_down()).map(|()| is_free)),
+        _ => is_free,
+    };
+    if let (Some(id), Ok(_)) = (&id, &is_free) {
+        refusal::end_refusals(cx, id, &[role.tear_down()]);
+    }
+    // The record may name a mount that is gone since a reboot: it is put right either way.
+    if let Some(id) = id.filter(|id| cx.store.records.load(id).was_mounted) {
+        let gone = |record: &mut VolumeRecord| match role {
+            MountRole::Consumer(consumer) => record.is_unpublished(consumer, &target.below),
             MountRole::Stage => {
-                DisksToFree::of(self.free_disks, id.as_ref(), &stands.table, &folder)?
-            }
-            MountRole::Consumer(_) => DisksToFree::default(),
-        };
-        let outcome = self.unmount_guarded(&folder, id.as_ref(), role)?;
-        if matches!(role, MountRole::Stage) {
-            let disks = (to_free.disks.as_slice(), to_free.numbers.as_slice());
-            self.copies.end_views_left(id.as_ref(), &folder, disks, outcome)?;
-            self.mounts.tidy_exchange(&folder);
-            if let Some(id) = &id {
-                self.recovery.remove_link(id);
-            }
-        }
-        // What was unmounted is remembered either way: the next call goes on from there.
-        let is_free = match role {
-            MountRole::Stage => {
-                self.free_disks.must_be_free(id.as_ref(), &to_free.disks, &to_free.numbers)
-            }
-            MountRole::Consumer(_) => Ok(false),
-        };
-        let is_free = match (role, &id) {
-            (MountRole::Stage, Some(id)) => is_free.and_then(|is_free| {
-                self.guard.take_off_map(id, &role.tear_down()).map(|()| is_free)
-            }),
-            _ => is_free,
-        };
-        if let (Some(id), Ok(_)) = (&id, &is_free) {
-            self.refusals.end_refusals(id, &[role.tear_down()]);
-        }
-        // The record may name a mount that is gone since a reboot: it is put right either way.
-        if let Some(id) = id.filter(|id| self.records.load(id).was_mounted) {
-            let gone = |record: &mut VolumeRecord| match role {
-                MountRole::Consumer(consumer) => record.is_unpublished(consumer, &target.below),
-                MountRole::Stage => {
-                    record.is_unstaged();
-                    if is_free.is_ok() && requester == Requester::Orchestrator {
-                        record.let_go = LetGoes::default();
-                        record.unstaged_at = Some(machine::uptime());
-                    }
-                    // The guard has just looked, and it never consents without: no mount stands on
-                    // any of them any more, and to look for them with each call takes longer than
-                    // the call. Where nothing was mounted it was not asked.
-                    let guard_looked = outcome == Outcome::Done
-                        && matches!(is_free, Ok(true))
-                        && self.policy.mode == GuardMode::Enforce
-                        && self.policy.give_up_after.is_none();
-                    if guard_looked {
-                        record.former.clear();
-                        record.unstaged = None;
-                    }
+                record.is_unstaged();
+                if is_free.is_ok() && requester == Requester::Orchestrator {
+                    record.let_go = LetGoes::default();
+                    record.unstaged_at = Some(machine::uptime());
                 }
-            };
-            if let Err(error) = self.records.update(&id, gone) {
-                tracing::warn!(volume = %id, %error, "the unmount is not remembered");
-            }
-            self.marks.unmark_mounted(&id);
-        }
-        self.report_left_over(volume, &folder);
-        is_free.map(|_| outcome)
-    }
-
-    /// Asks the guard, unmounts, and looks again: a container may have started in between, and got
-    /// the mount from this very folder. Then it is put back.
-    fn unmount_guarded(
-        &self,
-        folder: &Path,
-        id: Option<&VolumeId>,
-        role: &MountRole<'_>,
-    ) -> Result<Outcome> {
-        // Looked at anew: who had the lock before may have mounted, or taken off, what was seen without it.
-        let look = self.mounts.standing_at(folder)?;
-        let Some(top) = look.top()? else { return Ok(Outcome::Already) };
-        self.places.refuse_strangers_on_top(id, &look)?;
-        let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
-        let MountRole::Consumer(consumer) = role else {
-            let mut views = self.copies.guard_stage(id, &look.table, &mounted)?;
-            self.unmount_all(folder, id)?;
-            failpoints::step("unmount.own");
-            if views.has_peers {
-                // What was read before shows mounts that are off by now.
-                let now = self.mounts.table()?;
-                views.add(self.copies.guard_stage(id, &now, &mounted)?);
-            }
-            self.copies.end_views(id, &TearDown::Unstage, &mounted, &views)?;
-            return Ok(Outcome::Done);
-        };
-        self.let_go_of_folder(
-            &look,
-            top,
-            &ConsumerFolder { id, consumer, folder, mounted: &mounted },
-        )
-    }
-
-    /// Unmounts a consumer's folder, which takes nothing from its processes; what it took all the
-    /// same comes back.
-    fn let_go_of_folder(
-        &self,
-        look: &Look,
-        top: &Mount,
-        one: &ConsumerFolder<'_>,
-    ) -> Result<Outcome> {
-        let kept = self.letting_go.guard_folder(one, &look.table)?;
-        let noted = one.id.filter(|_| !kept.is_empty());
-        if let Some(id) = noted {
-            self.letting_go.note_letting_go(id, one.consumer);
-        }
-        let copy = self.mounts.copy_of(top);
-        failpoints::step("unmount.guarded");
-        let unmounted = self.unmount_all(one.folder, one.id);
-        let done = unmounted.map_err(|error| self.letting_go.refuse_who_is_in_the_way(one, error));
-        let done = done.and_then(|outcome| {
-            let again = self.letting_go.look_again(one, &kept);
-            if again.is_err() {
-                self.put_back(copy, look, top, one)?;
-            }
-            again.map(|has_it| (outcome, has_it))
-        });
-        match (&done, one.id) {
-            (Ok((_, true)), Some(id)) => {
-                // Who came to have it in between was not told of before.
-                if noted.is_none() {
-                    self.letting_go.note_letting_go(id, one.consumer);
+                // The guard has just looked, and it never consents without: no mount stands on
+                // any of them any more, and to look for them with each call takes longer than
+                // the call. Where nothing was mounted it was not asked.
+                let guard_looked = outcome == Outcome::Done
+                    && matches!(is_free, Ok(true))
+                    && cx.policy.guard.mode == GuardMode::Enforce
+                    && cx.policy.guard.give_up_after.is_none();
+                if guard_looked {
+                    record.former.clear();
+                    record.unstaged = None;
                 }
-                let label =
-                    self.letting_go.label(id, one.consumer).filter(|label| !label.is_empty());
-                let whose = label.unwrap_or_else(|| one.consumer.to_string());
-                tracing::warn!(volume = %id, pod = %one.consumer, whose, "let go of the folder: the pod keeps the volume");
             }
-            // None of them is left, or it was not done.
-            (_, Some(id)) if noted.is_some() => self.letting_go.forget_letting_go(id, one.consumer),
-            _ => {}
+        };
+        if let Err(error) = cx.store.records.update(&id, gone) {
+            tracing::warn!(volume = %id, %error, "the unmount is not remembered");
         }
-        done.map(|(outcome, _)| outcome)
+        remote_mark::unmark_mounted(cx, &id);
     }
+    report_left_over(cx, volume, &folder);
+    is_free.map(|_| outcome)
+}
 
-    /// A consumer's mount is put back. A kernel that gives no copy of it (before Linux 5.2) binds it
-    /// anew from where else it is.
-    fn put_back(
-        &self,
-        copy: Option<OwnedFd>,
-        look: &Look,
-        top: &Mount,
-        one: &ConsumerFolder<'_>,
-    ) -> Result<()> {
-        if let Some(copy) = copy {
-            return self.mounts.put_back(copy, one.folder);
+/// Asks the guard, unmounts, and looks again: a container may have started in between, and got
+/// the mount from this very folder. Then it is put back.
+fn unmount_guarded(
+    cx: &Context<'_>,
+    folder: &Path,
+    id: Option<&VolumeId>,
+    role: &MountRole<'_>,
+) -> Result<Outcome> {
+    // Looked at anew: who had the lock before may have mounted, or taken off, what was seen without it.
+    let look = cx.host.mounts.standing_at(folder)?;
+    let Some(top) = look.top()? else { return Ok(Outcome::Already) };
+    mount_place::refuse_strangers_on_top(cx, id, &look)?;
+    let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
+    let MountRole::Consumer(consumer) = role else {
+        let mut views = leaked_copies::guard_stage(cx, id, &look.table, &mounted)?;
+        unmount_all(cx, folder, id)?;
+        failpoints::step("unmount.own");
+        if views.has_peers {
+            // What was read before shows mounts that are off by now.
+            let now = cx.host.mounts.table()?;
+            views.add(leaked_copies::guard_stage(cx, id, &now, &mounted)?);
         }
-        let mut others = look.table.of(top.number).filter(|other| other.root == top.root);
-        let other = others.find(|other| other.target != top.target).ok_or_else(|| {
-            let folder = one.folder.display();
-            Error::new(Kind::Host, format!("the mount at {folder} cannot be put back"))
-                .hint("the orchestrator's next `mount` makes it")
-        })?;
-        self.mounts.bind(other, one.folder, top.is_read_only())
-    }
+        leaked_copies::end_views(cx, id, &TearDown::Unstage, &mounted, &views)?;
+        return Ok(Outcome::Done);
+    };
+    let_go_of_folder(cx, &look, top, &ConsumerFolder { id, consumer, folder, mounted: &mounted })
+}
 
-    /// Takes off every mount that is stacked at the folder, top first.
-    fn unmount_all(&self, folder: &Path, id: Option<&VolumeId>) -> Result<Outcome> {
-        let mut outcome = Outcome::Already;
-        loop {
-            let look = self.mounts.standing_at(folder)?;
-            let Some(mount) = look.top()? else { return Ok(outcome) };
-            self.places.refuse_strangers_on_top(id, &look)?;
-            worker::works_on(mount.disk, None);
-            if self.devices.is_gone(mount.disk)? {
-                tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted, whatever uses it");
-                self.mounts.unmount_dead(mount, self.deadline)?;
-            } else {
-                self.flushing.flush_if_last(&look.table, mount, id, self.deadline)?;
-                self.unmount_one(mount, id)?;
+/// Unmounts a consumer's folder, which takes nothing from its processes; what it took all the
+/// same comes back.
+fn let_go_of_folder(
+    cx: &Context<'_>,
+    look: &Look,
+    top: &Mount,
+    one: &ConsumerFolder<'_>,
+) -> Result<Outcome> {
+    let kept = letting_go::guard_folder(cx, one, &look.table)?;
+    let noted = one.id.filter(|_| !kept.is_empty());
+    if let Some(id) = noted {
+        letting_go::note_letting_go(cx, id, one.consumer);
+    }
+    let copy = cx.host.mounts.copy_of(top);
+    failpoints::step("unmount.guarded");
+    let unmounted = unmount_all(cx, one.folder, one.id);
+    let done = unmounted.map_err(|error| letting_go::refuse_who_is_in_the_way(cx, one, error));
+    let done = done.and_then(|outcome| {
+        let again = letting_go::look_again(cx, one, &kept);
+        if again.is_err() {
+            put_back(cx, copy, look, top, one)?;
+        }
+        again.map(|has_it| (outcome, has_it))
+    });
+    match (&done, one.id) {
+        (Ok((_, true)), Some(id)) => {
+            // Who came to have it in between was not told of before.
+            if noted.is_none() {
+                letting_go::note_letting_go(cx, id, one.consumer);
             }
-            failpoints::step("unmount.one");
-            outcome = Outcome::Done;
+            let label = letting_go::label(cx, id, one.consumer).filter(|label| !label.is_empty());
+            let whose = label.unwrap_or_else(|| one.consumer.to_string());
+            tracing::warn!(volume = %id, pod = %one.consumer, whose, "let go of the folder: the pod keeps the volume");
         }
+        // None of them is left, or it was not done.
+        (_, Some(id)) if noted.is_some() => letting_go::forget_letting_go(cx, id, one.consumer),
+        _ => {}
     }
+    done.map(|(outcome, _)| outcome)
+}
 
-    fn unmount_one(&self, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
-        self.mounts.unmount(mount, self.deadline).map_err(|error| match error.kind {
-            Kind::Busy if error.hint.is_none() => self.guard.busy(id, mount, error),
-            _ => error,
-        })
+/// A consumer's mount is put back. A kernel that gives no copy of it (before Linux 5.2) binds it
+/// anew from where else it is.
+fn put_back(
+    cx: &Context<'_>,
+    copy: Option<OwnedFd>,
+    look: &Look,
+    top: &Mount,
+    one: &ConsumerFolder<'_>,
+) -> Result<()> {
+    if let Some(copy) = copy {
+        return cx.host.mounts.put_back(copy, one.folder);
     }
+    let mut others = look.table.of(top.number).filter(|other| other.root == top.root);
+    let other = others.find(|other| other.target != top.target).ok_or_else(|| {
+        let folder = one.folder.display();
+        Error::new(Kind::Host, format!("the mount at {folder} cannot be put back"))
+            .hint("the orchestrator's next `mount` makes it")
+    })?;
+    cx.host.mounts.bind(other, one.folder, top.is_read_only())
+}
 
-    /// The orchestrator removes the folder, which it can only if it is empty. Nothing is ever
-    /// deleted here.
-    fn report_left_over(&self, volume: VolumeRef<'_>, folder: &Path) {
-        let Hidden { files, bytes, more } = self.mounts.hidden_in(folder);
-        if files > 0 {
-            let folder = folder.display();
-            tracing::warn!(name = %volume, %folder, files, bytes, more, "files were written into the folder while nothing was mounted there; they must be moved by hand, or the folder stays");
+/// Takes off every mount that is stacked at the folder, top first.
+fn unmount_all(cx: &Context<'_>, folder: &Path, id: Option<&VolumeId>) -> Result<Outcome> {
+    let mut outcome = Outcome::Already;
+    loop {
+        let look = cx.host.mounts.standing_at(folder)?;
+        let Some(mount) = look.top()? else { return Ok(outcome) };
+        mount_place::refuse_strangers_on_top(cx, id, &look)?;
+        worker::works_on(mount.disk, None);
+        if cx.host.devices.is_gone(mount.disk)? {
+            tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted, whatever uses it");
+            cx.host.mounts.unmount_dead(mount, cx.deadline)?;
+        } else {
+            flush::flush_if_last(cx, &look.table, mount, id, cx.deadline)?;
+            unmount_one(cx, mount, id)?;
         }
+        failpoints::step("unmount.one");
+        outcome = Outcome::Done;
+    }
+}
+
+fn unmount_one(cx: &Context<'_>, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
+    cx.host.mounts.unmount(mount, cx.deadline).map_err(|error| match error.kind {
+        Kind::Busy if error.hint.is_none() => guard::busy(cx, id, mount, error),
+        _ => error,
+    })
+}
+
+/// The orchestrator removes the folder, which it can only if it is empty. Nothing is ever
+/// deleted here.
+fn report_left_over(cx: &Context<'_>, volume: VolumeRef<'_>, folder: &Path) {
+    let Hidden { files, bytes, more } = cx.host.mounts.hidden_in(folder);
+    if files > 0 {
+        let folder = folder.display();
+        tracing::warn!(name = %volume, %folder, files, bytes, more, "files were written into the folder while nothing was mounted there; they must be moved by hand, or the folder stays");
     }
 }

@@ -4,93 +4,80 @@
 pub(crate) mod mount_place;
 pub(crate) mod words;
 
-use crate::host::records::Records;
-use crate::host::{Census, Mounts};
-use crate::lookup::disk_numbers::DiskNumbers;
+use crate::context::Context;
+use crate::lookup::disk_numbers;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, Holder, PodUsers};
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use std::collections::BTreeSet;
 
-/// Who has a volume.
-pub(crate) struct Ownership<'a> {
-    pub(crate) faces: Faces,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) numbers: &'a DiskNumbers<'a>,
+/// The processes of a pod that have the volume, in whatever cgroup they run.
+pub(super) fn holders_of(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    pod: &ConsumerId,
+    numbers: &[DeviceNumber],
+) -> Answer<Vec<Holder>> {
+    let own = match cx.host.census.own_namespace() {
+        Ok(own) => own,
+        Err(error) => return Answer::CannotTell(error.cause),
+    };
+    match cx.host.census.pod_users(pod, numbers, own) {
+        Answer::Told(PodUsers { holders, has_cgroup: false }) if holders.is_empty() => {
+            holders_outside_cgroups(cx, id, pod, numbers)
+        }
+        Answer::Told(found) => Answer::Told(found.holders),
+        Answer::CannotTell(why) => Answer::CannotTell(why),
+    }
 }
 
-impl Ownership<'_> {
-    /// The processes of a pod that have the volume, in whatever cgroup they run.
-    pub(super) fn holders_of(
-        &self,
-        id: Option<&VolumeId>,
-        pod: &ConsumerId,
-        numbers: &[DeviceNumber],
-    ) -> Answer<Vec<Holder>> {
-        let own = match self.census.own_namespace() {
-            Ok(own) => own,
-            Err(error) => return Answer::CannotTell(error.cause),
-        };
-        match self.census.pod_users(pod, numbers, own) {
-            Answer::Told(PodUsers { holders, has_cgroup: false }) if holders.is_empty() => {
-                self.holders_outside_cgroups(id, pod, numbers)
-            }
-            Answer::Told(found) => Answer::Told(found.holders),
-            Answer::CannotTell(why) => Answer::CannotTell(why),
-        }
+/// Where kubelet makes no cgroups for pods (`--cgroups-per-qos=false`), a container that has the
+/// volume and is no other pod's may be this one's.
+fn holders_outside_cgroups(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    pod: &ConsumerId,
+    numbers: &[DeviceNumber],
+) -> Answer<Vec<Holder>> {
+    let uses = match cx.host.census.namespaces_with(numbers) {
+        Answer::Told(uses) => uses,
+        Answer::CannotTell(why) => return Answer::CannotTell(why),
+    };
+    if uses.namespaces.is_empty() {
+        return Answer::Told(Vec::new());
     }
-
-    /// Where kubelet makes no cgroups for pods (`--cgroups-per-qos=false`), a container that has the
-    /// volume and is no other pod's may be this one's.
-    fn holders_outside_cgroups(
-        &self,
-        id: Option<&VolumeId>,
-        pod: &ConsumerId,
-        numbers: &[DeviceNumber],
-    ) -> Answer<Vec<Holder>> {
-        let uses = match self.census.namespaces_with(numbers) {
-            Answer::Told(uses) => uses,
-            Answer::CannotTell(why) => return Answer::CannotTell(why),
-        };
-        if uses.namespaces.is_empty() {
-            return Answer::Told(Vec::new());
-        }
-        let table = match self.mounts.table() {
-            Ok(table) => table,
-            Err(error) => return Answer::CannotTell(error.cause),
-        };
-        let record = id.map(|id| self.records.load(id));
-        let machine = Machine::new(self.faces, &table, record.as_ref(), numbers);
-        let given = uses.namespaces.iter();
-        let given = given.filter(|one| machine.role(one) == NamespaceRole::Claim);
-        let holders = given.flat_map(|one| {
-            let places: Vec<_> = one.mounts.iter().map(|mount| mount.target.clone()).collect();
-            let its = one.processes.iter().filter(|process| {
-                // What a user made for himself alone is no container's.
-                let is_users = one.user.is_some() && process.ordinary_user().is_some();
-                !is_users && process.owner.pod.as_ref().is_none_or(|other| other == pod)
-            });
-            its.map(move |process| Holder { process: process.clone(), places: places.clone() })
+    let table = match cx.host.mounts.table() {
+        Ok(table) => table,
+        Err(error) => return Answer::CannotTell(error.cause),
+    };
+    let record = id.map(|id| cx.store.records.load(id));
+    let machine = Machine::new(cx.faces, &table, record.as_ref(), numbers);
+    let given = uses.namespaces.iter();
+    let given = given.filter(|one| machine.role(one) == NamespaceRole::Claim);
+    let holders = given.flat_map(|one| {
+        let places: Vec<_> = one.mounts.iter().map(|mount| mount.target.clone()).collect();
+        let its = one.processes.iter().filter(|process| {
+            // What a user made for himself alone is no container's.
+            let is_users = one.user.is_some() && process.ordinary_user().is_some();
+            !is_users && process.owner.pod.as_ref().is_none_or(|other| other == pod)
         });
-        Answer::Told(holders.collect())
-    }
+        its.map(move |process| Holder { process: process.clone(), places: places.clone() })
+    });
+    Answer::Told(holders.collect())
+}
 
-    /// Whether a process of the pod has the volume still; where that cannot be told it may.
-    pub(crate) fn may_have_it(&self, id: &VolumeId, pod: &ConsumerId) -> bool {
-        let numbers = self.numbers.numbers_of(Some(id), &[]);
-        match self.holders_of(Some(id), pod, &numbers) {
-            Answer::Told(holders) => !holders.is_empty(),
-            Answer::CannotTell(_) => true,
-        }
+/// Whether a process of the pod has the volume still; where that cannot be told it may.
+pub(crate) fn may_have_it(cx: &Context<'_>, id: &VolumeId, pod: &ConsumerId) -> bool {
+    let numbers = disk_numbers::numbers_of(cx, Some(id), &[]);
+    match holders_of(cx, Some(id), pod, &numbers) {
+        Answer::Told(holders) => !holders.is_empty(),
+        Answer::CannotTell(_) => true,
     }
+}
 
-    /// The pods that have or had the volume, as this machine remembers.
-    pub(crate) fn consumers_of(&self, id: &VolumeId) -> BTreeSet<ConsumerId> {
-        let record = self.records.load(id);
-        record.consumers.into_keys().chain(record.published.into_keys()).collect()
-    }
+/// The pods that have or had the volume, as this machine remembers.
+pub(crate) fn consumers_of(cx: &Context<'_>, id: &VolumeId) -> BTreeSet<ConsumerId> {
+    let record = cx.store.records.load(id);
+    record.consumers.into_keys().chain(record.published.into_keys()).collect()
 }

@@ -1,12 +1,9 @@
 //! What a mount at a folder means for a volume: whether it is the volume's, and whether it is what
 //! the folder's path leads to. Every call that works on a folder asks here.
 
-use crate::host::clock::Deadline;
-use crate::host::records::Records;
-use crate::host::{Mounts, device_nodes};
-use crate::lookup::disk_numbers::DiskNumbers;
-use crate::lookup::find_disk::Disks;
-use crate::lookup::find_volume::Volumes;
+use crate::context::Context;
+use crate::host::device_nodes;
+use crate::lookup::{disk_numbers, find_disk, find_volume};
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -76,138 +73,139 @@ fn under(hidden: &Mount, by: &Mount) -> Covered {
     Covered { hidden: hidden.clone(), by: Some(by.clone()) }
 }
 
-/// What stands at the folders of volumes.
-pub(crate) struct MountPlaces<'a> {
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) deadline: Deadline,
-    pub(crate) disks: &'a Disks<'a>,
-    pub(crate) numbers: &'a DiskNumbers<'a>,
-    pub(crate) volumes: &'a Volumes<'a>,
+/// The real path of a folder to be torn down; nothing if its root is not there, and nothing of
+/// it is mounted anywhere.
+pub(crate) fn existing_folder(cx: &Context<'_>, target: &Target) -> Result<Option<PathBuf>> {
+    let missing = match cx.host.mounts.real_path(target) {
+        Err(error) if error.kind == Kind::Missing => error,
+        found => return found.map(Some),
+    };
+    let table = cx.host.mounts.table()?;
+    match table.mounts().iter().find(|one| one.target.ends_with(&target.below)) {
+        None => Ok(None),
+        Some(hidden) => match table.cover_of(hidden).cloned() {
+            by @ Some(_) => Err(Covered { hidden: hidden.clone(), by }.error()),
+            None => Err(elsewhere(&missing.cause, hidden)),
+        },
+    }
 }
 
-impl MountPlaces<'_> {
-    /// The real path of a folder to be torn down; nothing if its root is not there, and nothing of
-    /// it is mounted anywhere.
-    pub(crate) fn existing_folder(&self, target: &Target) -> Result<Option<PathBuf>> {
-        let missing = match self.mounts.real_path(target) {
-            Err(error) if error.kind == Kind::Missing => error,
-            found => return found.map(Some),
-        };
-        let table = self.mounts.table()?;
-        match table.mounts().iter().find(|one| one.target.ends_with(&target.below)) {
-            None => Ok(None),
-            Some(hidden) => match table.cover_of(hidden).cloned() {
-                by @ Some(_) => Err(Covered { hidden: hidden.clone(), by }.error()),
-                None => Err(elsewhere(&missing.cause, hidden)),
-            },
+/// Nothing stands at the folder: then the volume's mount may stand where the folder was when it
+/// was mounted. Kubelet's root leads elsewhere since, through a link or a rename.
+pub(crate) fn refuse_if_it_stands_elsewhere(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    target: &Target,
+    folder: &Path,
+    table: &MountTable,
+) -> Result<()> {
+    let record = cx.store.records.load(id);
+    let staged = record.staged.iter().map(|staged| staged.folder.as_path());
+    let published = record.published_folders().map(|(_, folder)| folder);
+    // What was unmounted by a call is not remembered: then a copy elsewhere is only a copy.
+    if !published.chain(staged).any(|known| known.ends_with(&target.below)) {
+        return Ok(());
+    }
+    let mut mounts = table.mounts().iter().filter(|one| one.target.ends_with(&target.below));
+    match mounts.find(|one| one.target != folder) {
+        None => Ok(()),
+        Some(mount) => {
+            let found = format!("nothing is mounted at {}", folder.display());
+            Err(elsewhere(&found, mount))
         }
     }
+}
 
-    /// Nothing stands at the folder: then the volume's mount may stand where the folder was when it
-    /// was mounted. Kubelet's root leads elsewhere since, through a link or a rename.
-    pub(crate) fn refuse_if_it_stands_elsewhere(
-        &self,
-        id: &VolumeId,
-        target: &Target,
-        folder: &Path,
-        table: &MountTable,
-    ) -> Result<()> {
-        let record = self.records.load(id);
-        let staged = record.staged.iter().map(|staged| staged.folder.as_path());
-        let published = record.published_folders().map(|(_, folder)| folder);
-        // What was unmounted by a call is not remembered: then a copy elsewhere is only a copy.
-        if !published.chain(staged).any(|known| known.ends_with(&target.below)) {
-            return Ok(());
-        }
-        let mut mounts = table.mounts().iter().filter(|one| one.target.ends_with(&target.below));
-        match mounts.find(|one| one.target != folder) {
-            None => Ok(()),
-            Some(mount) => {
-                let found = format!("nothing is mounted at {}", folder.display());
-                Err(elsewhere(&found, mount))
-            }
+/// Everything that is stacked at a folder may be taken off, top first, if the upper ones are
+/// the volume's as the lower ones are. Where a stranger's mount lies on the volume's, what was
+/// written there is the stranger's to keep.
+pub(crate) fn refuse_strangers_on_top(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    look: &Look,
+) -> Result<()> {
+    let Some(top) = look.top()? else { return Ok(()) };
+    let Stands::Mount { beneath, .. } = &look.stands else { return Ok(()) };
+    if beneath.iter().all(|below| below.number == top.number) {
+        return Ok(());
+    }
+    let numbers = own_numbers(cx, id, &look.table);
+    let is_volumes = |mount: &Mount| -> Result<bool> {
+        Ok(numbers.contains(&mount.disk)
+            || match id {
+                Some(id) => device_nodes::owner_of(mount).as_ref() == Some(id),
+                None => {
+                    device_nodes::owner_of(mount).is_some()
+                        || find_volume::volume_on(cx, mount.disk)?.is_some()
+                }
+            })
+    };
+    // From the top down: a stranger's that lies on one of the volume's.
+    let mut strangers: Option<&Mount> = None;
+    for mount in std::iter::once(top).chain(beneath) {
+        if !is_volumes(mount)? {
+            strangers = strangers.or(Some(mount));
+        } else if let Some(by) = strangers {
+            return Err(under(mount, by).error());
         }
     }
+    Ok(())
+}
 
-    /// Everything that is stacked at a folder may be taken off, top first, if the upper ones are
-    /// the volume's as the lower ones are. Where a stranger's mount lies on the volume's, what was
-    /// written there is the stranger's to keep.
-    pub(crate) fn refuse_strangers_on_top(&self, id: Option<&VolumeId>, look: &Look) -> Result<()> {
-        let Some(top) = look.top()? else { return Ok(()) };
-        let Stands::Mount { beneath, .. } = &look.stands else { return Ok(()) };
-        if beneath.iter().all(|below| below.number == top.number) {
-            return Ok(());
+/// The numbers of the volume's disks, those that are gone included.
+fn own_numbers(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    table: &MountTable,
+) -> BTreeSet<DeviceNumber> {
+    let Some(id) = id else { return BTreeSet::new() };
+    let mut numbers: BTreeSet<_> =
+        disk_numbers::dead_numbers_of(cx, id, table).unwrap_or_default().into_iter().collect();
+    numbers.extend(find_disk::find_disk(cx, id).ok().flatten().map(|disk| disk.number));
+    numbers
+}
+
+/// Why a mount's path does not lead to it, and the command that ends it; nothing if it does, or
+/// to another one of the volume's that is stacked on it.
+pub(crate) fn out_of_reach(
+    cx: &Context<'_>,
+    mount: &Mount,
+    table: &MountTable,
+    is_volumes: impl Fn(&Mount) -> bool,
+) -> Option<(String, String)> {
+    let folder = &mount.target;
+    let seen = match cx.host.mounts.leads_to(folder) {
+        Ok(seen) if seen == Some(mount.id) => return None,
+        Ok(seen) => seen,
+        Err(error) => {
+            return Some((error.cause, format!("findmnt --target {}", folder.display())));
         }
-        let numbers = self.own_numbers(id, &look.table);
-        let is_volumes = |mount: &Mount| -> Result<bool> {
-            Ok(numbers.contains(&mount.disk)
-                || match id {
-                    Some(id) => device_nodes::owner_of(mount).as_ref() == Some(id),
-                    None => {
-                        device_nodes::owner_of(mount).is_some()
-                            || self.volumes.volume_on(mount.disk)?.is_some()
-                    }
-                })
-        };
-        // From the top down: a stranger's that lies on one of the volume's.
-        let mut strangers: Option<&Mount> = None;
-        for mount in std::iter::once(top).chain(beneath) {
-            if !is_volumes(mount)? {
-                strangers = strangers.or(Some(mount));
-            } else if let Some(by) = strangers {
-                return Err(under(mount, by).error());
-            }
+    };
+    let covered = match Stands::of(folder, seen, table) {
+        Stands::Covered(covered) => Covered { hidden: mount.clone(), ..covered },
+        Stands::Mount { top, .. } if top.number != mount.number && !is_volumes(&top) => {
+            under(mount, &top)
         }
-        Ok(())
-    }
+        Stands::Nothing | Stands::Mount { .. } => return None,
+    };
+    Some((format!("it is covered by {}", covered.by_whom()), covered.way_out()))
+}
 
-    /// The numbers of the volume's disks, those that are gone included.
-    fn own_numbers(&self, id: Option<&VolumeId>, table: &MountTable) -> BTreeSet<DeviceNumber> {
-        let Some(id) = id else { return BTreeSet::new() };
-        let mut numbers: BTreeSet<_> =
-            self.numbers.dead_numbers_of(id, table).unwrap_or_default().into_iter().collect();
-        numbers.extend(self.disks.find_disk(id).ok().flatten().map(|disk| disk.number));
-        numbers
-    }
-
-    /// Why a mount's path does not lead to it, and the command that ends it; nothing if it does, or
-    /// to another one of the volume's that is stacked on it.
-    pub(crate) fn out_of_reach(
-        &self,
-        mount: &Mount,
-        table: &MountTable,
-        is_volumes: impl Fn(&Mount) -> bool,
-    ) -> Option<(String, String)> {
-        let folder = &mount.target;
-        let seen = match self.mounts.leads_to(folder) {
-            Ok(seen) if seen == Some(mount.id) => return None,
-            Ok(seen) => seen,
-            Err(error) => {
-                return Some((error.cause, format!("findmnt --target {}", folder.display())));
-            }
-        };
-        let covered = match Stands::of(folder, seen, table) {
-            Stands::Covered(covered) => Covered { hidden: mount.clone(), ..covered },
-            Stands::Mount { top, .. } if top.number != mount.number && !is_volumes(&top) => {
-                under(mount, &top)
-            }
-            Stands::Nothing | Stands::Mount { .. } => return None,
-        };
-        Some((format!("it is covered by {}", covered.by_whom()), covered.way_out()))
-    }
-
-    /// Takes off again what this call has mounted, after something went wrong with it. What is seen
-    /// there instead is not touched.
-    pub(crate) fn undo_mount(&self, folder: &Path, number: DeviceNumber, error: Error) -> Error {
-        let undone = self.mounts.standing_at(folder).and_then(|look| match look.top()? {
-            Some(top) if top.disk == number => self.mounts.unmount(top, self.deadline),
-            _ => Ok(()),
-        });
-        match undone {
-            Ok(()) => error,
-            Err(also) if also.cause == error.cause => error,
-            Err(also) => error.and_also(&also),
-        }
+/// Takes off again what this call has mounted, after something went wrong with it. What is seen
+/// there instead is not touched.
+pub(crate) fn undo_mount(
+    cx: &Context<'_>,
+    folder: &Path,
+    number: DeviceNumber,
+    error: Error,
+) -> Error {
+    let undone = cx.host.mounts.standing_at(folder).and_then(|look| match look.top()? {
+        Some(top) if top.disk == number => cx.host.mounts.unmount(top, cx.deadline),
+        _ => Ok(()),
+    });
+    match undone {
+        Ok(()) => error,
+        Err(also) if also.cause == error.cause => error,
+        Err(also) => error.and_also(&also),
     }
 }

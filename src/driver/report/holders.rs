@@ -1,19 +1,16 @@
 //! Who uses a volume, and what the metrics show of this machine.
 
-use crate::cloud::Cloud;
+use crate::context::Context;
 use crate::host::clock;
 use crate::host::machine::uptime;
-use crate::host::records::Records;
-use crate::host::{Census, Devices, Mounts};
 use crate::lookup::lost_disks::users_of_lost;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::face::Faces;
 use crate::model::ids::VolumeName;
 use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, Process, Tie};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{HolderFact, MountedOn, ProcessFact, VolumeFacts};
 use crate::model::report::metrics::{Absence, Gauges, LetGone, Refused, WaitingMap};
-use crate::ownership::{Ownership, words};
+use crate::ownership::{self, words};
 use crate::report::facts::refusals_of;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,146 +23,134 @@ pub struct Holders {
     pub untold: Vec<String>,
 }
 
-/// Who uses a volume, and what is counted.
-#[expect(missing_debug_implementations, reason = "it borrows ports")]
-pub struct Usage<'a> {
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) ownership: &'a Ownership<'a>,
-    pub(crate) faces: Faces,
+/// Every process and part of the kernel that uses the volume, on its disk or on those that it
+/// had before.
+#[must_use]
+pub fn holders(cx: &Context<'_>, facts: &VolumeFacts) -> Answer<Holders> {
+    let mut numbers: BTreeSet<DeviceNumber> =
+        facts.mounts.iter().map(|mount| mount.number).collect();
+    numbers.extend(facts.disk.proven().map(|disk| disk.number));
+    // A number of before may be another disk's by now.
+    let is_gone = |number: &DeviceNumber| cx.host.devices.is_gone(*number).unwrap_or(false);
+    numbers.extend(facts.record.former.iter().filter(|number| is_gone(number)));
+    let (gone, alive): (Vec<_>, Vec<_>) = numbers.into_iter().partition(is_gone);
+    let mut found = Holders { all: inside(facts, &gone), untold: Vec::new() };
+    if let Answer::CannotTell(why) = cx.host.census.sight() {
+        return Answer::CannotTell(why);
+    }
+    for (numbers, is_on_gone_disk) in [(alive, false), (gone, true)] {
+        if numbers.is_empty() {
+            continue;
+        }
+        let users = if is_on_gone_disk {
+            users_of_lost(cx.host.census, cx.host.devices, &numbers)
+        } else {
+            cx.host.census.device_users(&numbers)
+        };
+        match users {
+            Answer::Told(users) => add(&mut found, facts, &users, is_on_gone_disk),
+            Answer::CannotTell(why) => return Answer::CannotTell(why),
+        }
+    }
+    found.untold.sort();
+    found.untold.dedup();
+    Answer::Told(found)
 }
 
-impl Usage<'_> {
-    /// Every process and part of the kernel that uses the volume, on its disk or on those that it
-    /// had before.
-    #[must_use]
-    pub fn holders(&self, facts: &VolumeFacts) -> Answer<Holders> {
-        let mut numbers: BTreeSet<DeviceNumber> =
-            facts.mounts.iter().map(|mount| mount.number).collect();
-        numbers.extend(facts.disk.proven().map(|disk| disk.number));
-        // A number of before may be another disk's by now.
-        let is_gone = |number: &DeviceNumber| self.devices.is_gone(*number).unwrap_or(false);
-        numbers.extend(facts.record.former.iter().filter(|number| is_gone(number)));
-        let (gone, alive): (Vec<_>, Vec<_>) = numbers.into_iter().partition(is_gone);
-        let mut found = Holders { all: inside(facts, &gone), untold: Vec::new() };
-        if let Answer::CannotTell(why) = self.census.sight() {
-            return Answer::CannotTell(why);
+/// What the metrics show of this machine. Other namespaces are looked at only for disks of the
+/// past that are gone: that is dear. One without a mount `before` has none now, for
+/// a dead disk can only be mounted from a mount of it.
+#[must_use]
+pub fn gauges(cx: &Context<'_>, before: &Gauges) -> Option<Gauges> {
+    let records = cx.store.records.list().ok()?;
+    let boot = crate::host::machine::boot_id();
+    let is_same_boot = before.boot == boot;
+    let mut gauges = Gauges { volumes: records.len() as u64, boot, ..Gauges::default() };
+    let mut gone: BTreeMap<DeviceNumber, &str> = BTreeMap::new();
+    for record in &records {
+        let id = record.volume.as_str();
+        let name = record.name.as_ref().map_or("", VolumeName::as_str);
+        for refusal in refusals_of(record, cx.faces).iter().filter(|refusal| refusal.is_current) {
+            let pod = refusal.tear_down.consumer();
+            let label = pod.and_then(|pod| record.consumers.get(pod));
+            gauges.refused.push(Refused {
+                volume: id.to_owned(),
+                name: name.to_owned(),
+                operation: refusal.operation.to_owned(),
+                pod: pod.map(ToString::to_string).unwrap_or_default(),
+                pod_name: label.cloned().unwrap_or_default(),
+                since: refusal.since,
+            });
         }
-        for (numbers, is_on_gone_disk) in [(alive, false), (gone, true)] {
-            if numbers.is_empty() {
-                continue;
-            }
-            let users = if is_on_gone_disk {
-                users_of_lost(self.census, self.devices, &numbers)
-            } else {
-                self.census.device_users(&numbers)
-            };
-            match users {
-                Answer::Told(users) => add(&mut found, facts, &users, is_on_gone_disk),
-                Answer::CannotTell(why) => return Answer::CannotTell(why),
+        let let_go = record.let_go.open(&gauges.boot);
+        for (pod, one) in let_go.filter(|(pod, _)| ownership::may_have_it(cx, &record.volume, pod))
+        {
+            gauges.let_go.push(LetGone {
+                volume: id.to_owned(),
+                name: name.to_owned(),
+                pod: pod.to_string(),
+                pod_name: record.consumers.get(pod).cloned().unwrap_or_default(),
+                since: one.at / 1000,
+            });
+        }
+        gauges.waiting.extend(waiting(record, before));
+        let of_this_boot = record.former.iter().filter(|former| former.boot == gauges.boot);
+        for former in of_this_boot {
+            if is_same_boot && before.left.contains(&former.number.to_string()) {
+                gauges.left.insert(former.number.to_string());
+            } else if cx.host.devices.is_gone(former.number).unwrap_or(false) {
+                gone.insert(former.number, id);
             }
         }
-        found.untold.sort();
-        found.untold.dedup();
-        Answer::Told(found)
     }
+    count_stale(cx, &gone, &mut gauges);
+    gauges.absent = absences(cx, &records, before, &gauges);
+    Some(gauges)
+}
 
-    /// What the metrics show of this machine. Other namespaces are looked at only for disks of the
-    /// past that are gone: that is dear. One without a mount `before` has none now, for
-    /// a dead disk can only be mounted from a mount of it.
-    #[must_use]
-    pub fn gauges(&self, before: &Gauges) -> Option<Gauges> {
-        let records = self.records.list().ok()?;
-        let boot = crate::host::machine::boot_id();
-        let is_same_boot = before.boot == boot;
-        let mut gauges = Gauges { volumes: records.len() as u64, boot, ..Gauges::default() };
-        let mut gone: BTreeMap<DeviceNumber, &str> = BTreeMap::new();
-        for record in &records {
-            let id = record.volume.as_str();
-            let name = record.name.as_ref().map_or("", VolumeName::as_str);
-            for refusal in
-                refusals_of(record, self.faces).iter().filter(|refusal| refusal.is_current)
-            {
-                let pod = refusal.tear_down.consumer();
-                let label = pod.and_then(|pod| record.consumers.get(pod));
-                gauges.refused.push(Refused {
-                    volume: id.to_owned(),
-                    name: name.to_owned(),
-                    operation: refusal.operation.to_owned(),
-                    pod: pod.map(ToString::to_string).unwrap_or_default(),
-                    pod_name: label.cloned().unwrap_or_default(),
-                    since: refusal.since,
-                });
-            }
-            let let_go = record.let_go.open(&gauges.boot);
-            for (pod, one) in
-                let_go.filter(|(pod, _)| self.ownership.may_have_it(&record.volume, pod))
-            {
-                gauges.let_go.push(LetGone {
-                    volume: id.to_owned(),
-                    name: name.to_owned(),
-                    pod: pod.to_string(),
-                    pod_name: record.consumers.get(pod).cloned().unwrap_or_default(),
-                    since: one.at / 1000,
-                });
-            }
-            gauges.waiting.extend(waiting(record, before));
-            let of_this_boot = record.former.iter().filter(|former| former.boot == gauges.boot);
-            for former in of_this_boot {
-                if is_same_boot && before.left.contains(&former.number.to_string()) {
-                    gauges.left.insert(former.number.to_string());
-                } else if self.devices.is_gone(former.number).unwrap_or(false) {
-                    gone.insert(former.number, id);
-                }
-            }
-        }
-        self.count_stale(&gone, &mut gauges);
-        gauges.absent = self.absences(&records, before, &gauges);
-        Some(gauges)
+/// The volumes with stale mounts of which no disk is here. A look at the machine's disks tells
+/// that; the cloud is not asked.
+fn absences(
+    cx: &Context<'_>,
+    records: &[VolumeRecord],
+    before: &Gauges,
+    now: &Gauges,
+) -> Vec<Absence> {
+    let is_absent = |record: &&VolumeRecord| {
+        let found = || cx.host.devices.search(&cx.cloud.identity(&record.volume));
+        cx.cloud.identity_doubt().is_none()
+            && now.stale.contains_key(record.volume.as_str())
+            && found().is_ok_and(|found| found.is_empty())
+    };
+    let absence = |record: &VolumeRecord| {
+        let volume = record.volume.to_string();
+        let known = before.absent.iter().find(|one| one.volume == volume);
+        let known = known.filter(|_| before.boot == now.boot);
+        let since = known.map_or_else(clock::seconds, |one| one.since);
+        let name = record.name.as_ref().map(ToString::to_string).unwrap_or_default();
+        Absence { volume, name, since }
+    };
+    records.iter().filter(is_absent).map(absence).collect()
+}
+
+fn count_stale(cx: &Context<'_>, gone: &BTreeMap<DeviceNumber, &str>, gauges: &mut Gauges) {
+    let numbers: Vec<_> = gone.keys().copied().collect();
+    if numbers.is_empty() {
+        return;
     }
-
-    /// The volumes with stale mounts of which no disk is here. A look at the machine's disks tells
-    /// that; the cloud is not asked.
-    fn absences(&self, records: &[VolumeRecord], before: &Gauges, now: &Gauges) -> Vec<Absence> {
-        let is_absent = |record: &&VolumeRecord| {
-            let found = || self.devices.search(&self.cloud.identity(&record.volume));
-            self.cloud.identity_doubt().is_none()
-                && now.stale.contains_key(record.volume.as_str())
-                && found().is_ok_and(|found| found.is_empty())
-        };
-        let absence = |record: &VolumeRecord| {
-            let volume = record.volume.to_string();
-            let known = before.absent.iter().find(|one| one.volume == volume);
-            let known = known.filter(|_| before.boot == now.boot);
-            let since = known.map_or_else(clock::seconds, |one| one.since);
-            let name = record.name.as_ref().map(ToString::to_string).unwrap_or_default();
-            Absence { volume, name, since }
-        };
-        records.iter().filter(is_absent).map(absence).collect()
-    }
-
-    fn count_stale(&self, gone: &BTreeMap<DeviceNumber, &str>, gauges: &mut Gauges) {
-        let numbers: Vec<_> = gone.keys().copied().collect();
-        if numbers.is_empty() {
-            return;
-        }
-        let Ok(table) = self.mounts.table() else { return };
-        let elsewhere = match self.census.namespaces_with(&numbers) {
-            Answer::Told(uses) => Some(uses.namespaces),
-            Answer::CannotTell(_) => None,
-        };
-        let inside = elsewhere.iter().flatten().flat_map(|one| &one.mounts);
-        let all: Vec<_> = table.mounts().iter().chain(inside).collect();
-        for (number, id) in gone {
-            let count = all.iter().filter(|mount| mount.number == *number).count();
-            if count > 0 {
-                *gauges.stale.entry((*id).to_owned()).or_default() += count as u64;
-            } else if elsewhere.is_some() {
-                gauges.left.insert(number.to_string());
-            }
+    let Ok(table) = cx.host.mounts.table() else { return };
+    let elsewhere = match cx.host.census.namespaces_with(&numbers) {
+        Answer::Told(uses) => Some(uses.namespaces),
+        Answer::CannotTell(_) => None,
+    };
+    let inside = elsewhere.iter().flatten().flat_map(|one| &one.mounts);
+    let all: Vec<_> = table.mounts().iter().chain(inside).collect();
+    for (number, id) in gone {
+        let count = all.iter().filter(|mount| mount.number == *number).count();
+        if count > 0 {
+            *gauges.stale.entry((*id).to_owned()).or_default() += count as u64;
+        } else if elsewhere.is_some() {
+            gauges.left.insert(number.to_string());
         }
     }
 }

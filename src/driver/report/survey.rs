@@ -2,31 +2,23 @@
 //! tables and the records say, each under its own name. What cannot be seen is said, and is never
 //! taken for absent.
 
-use crate::call_counts::CallCounts;
-use crate::cloud::{Cloud, CloudVolume};
-use crate::guard::let_go_volumes::LetGoVolumes;
-use crate::guard::orphans::Orphans;
-use crate::host::clock::Deadline;
-use crate::host::locks::Locks;
+use crate::cloud::CloudVolume;
+use crate::context::Context;
+use crate::guard::{let_go_volumes, orphans};
+use crate::host::device_nodes;
 use crate::host::machine::uptime;
-use crate::host::records::Records;
-use crate::host::{Census, Devices, Kubelets, Mounts, device_nodes};
-use crate::lookup::disk_numbers::{Belonging, DiskNumbers};
-use crate::lookup::find_disk::Disks;
-use crate::lookup::find_volume::Volumes;
+use crate::lookup::disk_numbers::{self, Belonging};
 use crate::lookup::lost_disks::{lost_numbers, users_of_lost};
 use crate::lookup::other_kubelets::is_anothers;
-use crate::lookup::own_maps::OwnMaps;
+use crate::lookup::{find_disk, find_volume, own_maps};
 use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
-use crate::model::face::Faces;
-use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::model::ids::{ServerId, VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, FileUse, NAMESPACE_GOES_WITHIN, NamespaceUse};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::orphan::Orphan;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
-use crate::model::policy::ShieldPolicy;
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
     CloudFact, Disk, DiskFact, LeftAttached, LinkFact, MapFact, MountFact, RecordFact, Role,
@@ -34,7 +26,7 @@ use crate::model::report::facts::{
 };
 use crate::model::report::health::{self, Health, Verdict};
 use crate::model::text::several;
-use crate::ownership::mount_place::MountPlaces;
+use crate::ownership::mount_place;
 use crate::report::facts::{name_of, own_role, pods_of, refusals_of, view};
 use crate::report::holders::file_user;
 use std::collections::btree_map::Entry;
@@ -70,519 +62,490 @@ struct CloudLook {
     silence: Option<String>,
 }
 
-/// A look at every volume.
-#[expect(missing_debug_implementations, reason = "it borrows ports")]
-pub struct Surveying<'a> {
-    pub(crate) faces: Faces,
-    pub(crate) cloud: &'a dyn Cloud,
-    pub(crate) kubelets: &'a dyn Kubelets,
-    pub(crate) devices: &'a dyn Devices,
-    pub(crate) mounts: &'a dyn Mounts,
-    pub(crate) records: &'a Records,
-    pub(crate) locks: &'a Locks,
-    pub(crate) this_node: &'a NodeName,
-    pub(crate) census: &'a dyn Census,
-    pub(crate) counts: &'a CallCounts,
-    pub(crate) deadline: Deadline,
-    pub(crate) disks: &'a Disks<'a>,
-    pub(crate) numbers: &'a DiskNumbers<'a>,
-    pub(crate) volumes: &'a Volumes<'a>,
-    pub(crate) places: &'a MountPlaces<'a>,
-    pub(crate) let_go_volumes: &'a LetGoVolumes<'a>,
-    pub(crate) orphans: &'a Orphans<'a>,
-    pub(crate) own_maps: &'a OwnMaps<'a>,
-    pub(crate) shield: &'a ShieldPolicy,
+/// Looks at every volume of this machine, and at these ones wherever they are.
+#[must_use]
+pub fn survey(cx: &Context<'_>, also: &[VolumeId]) -> Survey {
+    let _moment = cx.host.devices.one_moment();
+    survey_with(cx, look_at_cloud(cx), also)
 }
 
-impl Surveying<'_> {
-    /// Looks at every volume of this machine, and at these ones wherever they are.
-    #[must_use]
-    pub fn survey(&self, also: &[VolumeId]) -> Survey {
-        let _moment = self.devices.one_moment();
-        self.survey_with(self.look_at_cloud(), also)
+/// Counts the volumes by health, for the metrics. The cloud is not asked: of a volume of which nothing is
+/// here that is no lack.
+pub fn count_healths(cx: &Context<'_>) {
+    let mut counts: BTreeMap<String, u64> =
+        Health::ALL.iter().map(|health| (health.to_string(), 0)).collect();
+    for facts in without_cloud(cx, &[]) {
+        *counts.entry(health::judge(&facts).health.to_string()).or_default() += 1;
     }
+    cx.counts.saw(counts);
+}
 
-    /// Counts the volumes by health, for the metrics. The cloud is not asked: of a volume of which nothing is
-    /// here that is no lack.
-    pub fn count_healths(&self) {
-        let mut counts: BTreeMap<String, u64> =
-            Health::ALL.iter().map(|health| (health.to_string(), 0)).collect();
-        for facts in self.without_cloud(&[]) {
-            *counts.entry(health::judge(&facts).health.to_string()).or_default() += 1;
-        }
-        self.counts.saw(counts);
+/// How the volume is on this machine now; the cloud is not asked.
+#[must_use]
+pub fn verdict_here(cx: &Context<'_>, id: &VolumeId) -> Option<Verdict> {
+    let volumes = without_cloud(cx, std::slice::from_ref(id));
+    volumes.iter().find(|facts| facts.id.as_ref() == Some(id)).map(health::judge)
+}
+
+/// The same after a heal: what stands on a lost disk is told if it stands there still at a second look.
+#[must_use]
+pub fn verdict_after_heal(cx: &Context<'_>, id: &VolumeId) -> Option<Verdict> {
+    let now = verdict_here(cx, id)?;
+    let is_off = matches!(now.health, Health::Stale | Health::Dead | Health::HalfHealed);
+    if is_off && cx.deadline.pause(NAMESPACE_GOES_WITHIN) {
+        return verdict_here(cx, id);
     }
+    Some(now)
+}
 
-    /// How the volume is on this machine now; the cloud is not asked.
-    #[must_use]
-    pub fn verdict_here(&self, id: &VolumeId) -> Option<Verdict> {
-        let volumes = self.without_cloud(std::slice::from_ref(id));
-        volumes.iter().find(|facts| facts.id.as_ref() == Some(id)).map(health::judge)
+fn without_cloud(cx: &Context<'_>, also: &[VolumeId]) -> Vec<VolumeFacts> {
+    let _moment = cx.host.devices.one_moment();
+    let silence = Some("not asked".to_owned());
+    let cloud = CloudLook { server: None, attached: Vec::new(), silence };
+    let mut volumes = survey_with(cx, cloud, also).volumes;
+    for facts in &mut volumes {
+        facts.cloud = CloudFact::Missing;
     }
+    volumes
+}
 
-    /// The same after a heal: what stands on a lost disk is told if it stands there still at a second look.
-    #[must_use]
-    pub fn verdict_after_heal(&self, id: &VolumeId) -> Option<Verdict> {
-        let now = self.verdict_here(id)?;
-        let is_off = matches!(now.health, Health::Stale | Health::Dead | Health::HalfHealed);
-        if is_off && self.deadline.pause(NAMESPACE_GOES_WITHIN) {
-            return self.verdict_here(id);
-        }
-        Some(now)
+fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Survey {
+    let mut unseen = Vec::new();
+    let mut note = |error: Error, what: &str| unseen.push(format!("{what}: {}", error.cause));
+    // Without the configuration it is not known where the records are.
+    let hidden = cx.cloud.identity_doubt().filter(|doubt| doubt.is_denied());
+    let mut unseen_records = hidden.map(|doubt| doubt.cause.clone());
+    let records = cx.store.records.list().unwrap_or_else(|error| {
+        unseen_records = Some(error.cause.clone());
+        note(error, "what this machine remembers");
+        Vec::new()
+    });
+    let table = cx.host.mounts.table().unwrap_or_else(|error| {
+        note(error, "this machine's mounts");
+        MountTable::default()
+    });
+    let mut ids: BTreeSet<VolumeId> = also.iter().cloned().collect();
+    ids.extend(records.iter().map(|record| record.volume.clone()));
+    ids.extend(cloud.attached.iter().map(|volume| volume.id.clone()));
+    ids.extend(own_maps::volumes(cx));
+    let mut disks: BTreeMap<VolumeId, DiskFact> =
+        ids.iter().map(|id| (id.clone(), disk_fact(cx, id))).collect();
+
+    let boot = crate::host::machine::boot_id();
+    let mut numbers: BTreeSet<DeviceNumber> = disks.values().filter_map(number_of).collect();
+    let former = records.iter().flat_map(|record| &record.former);
+    numbers.extend(former.filter(|former| former.boot == boot).map(|former| former.number));
+    // What another kubelet mounted is its driver's, unless the disk is one of ours.
+    let table = table.without(|mount| {
+        !numbers.contains(&mount.disk) && is_anothers(cx.faces, cx.host.kubelets, mount)
+    });
+    let labels = table.mounts().iter().filter_map(device_nodes::owner_of);
+    let named = table.mounts().iter().filter_map(|mount| volume_in(cx, mount));
+    for id in labels.chain(named) {
+        let disk = disks.entry(id).or_insert_with_key(|id| disk_fact(cx, id));
+        numbers.extend(number_of(disk));
     }
-
-    fn without_cloud(&self, also: &[VolumeId]) -> Vec<VolumeFacts> {
-        let _moment = self.devices.one_moment();
-        let silence = Some("not asked".to_owned());
-        let cloud = CloudLook { server: None, attached: Vec::new(), silence };
-        let mut volumes = self.survey_with(cloud, also).volumes;
-        for facts in &mut volumes {
-            facts.cloud = CloudFact::Missing;
-        }
-        volumes
-    }
-
-    fn survey_with(&self, mut cloud: CloudLook, also: &[VolumeId]) -> Survey {
-        let mut unseen = Vec::new();
-        let mut note = |error: Error, what: &str| unseen.push(format!("{what}: {}", error.cause));
-        // Without the configuration it is not known where the records are.
-        let hidden = self.cloud.identity_doubt().filter(|doubt| doubt.is_denied());
-        let mut unseen_records = hidden.map(|doubt| doubt.cause.clone());
-        let records = self.records.list().unwrap_or_else(|error| {
-            unseen_records = Some(error.cause.clone());
-            note(error, "what this machine remembers");
-            Vec::new()
-        });
-        let table = self.mounts.table().unwrap_or_else(|error| {
-            note(error, "this machine's mounts");
-            MountTable::default()
-        });
-        let mut ids: BTreeSet<VolumeId> = also.iter().cloned().collect();
-        ids.extend(records.iter().map(|record| record.volume.clone()));
-        ids.extend(cloud.attached.iter().map(|volume| volume.id.clone()));
-        ids.extend(self.own_maps.volumes());
-        let mut disks: BTreeMap<VolumeId, DiskFact> =
-            ids.iter().map(|id| (id.clone(), self.disk_fact(id))).collect();
-
-        let boot = crate::host::machine::boot_id();
-        let mut numbers: BTreeSet<DeviceNumber> = disks.values().filter_map(number_of).collect();
-        let former = records.iter().flat_map(|record| &record.former);
-        numbers.extend(former.filter(|former| former.boot == boot).map(|former| former.number));
-        // What another kubelet mounted is its driver's, unless the disk is one of ours.
-        let table = table.without(|mount| {
-            !numbers.contains(&mount.disk) && is_anothers(self.faces, self.kubelets, mount)
-        });
-        let labels = table.mounts().iter().filter_map(device_nodes::owner_of);
-        let named = table.mounts().iter().filter_map(|mount| self.volume_in(mount));
-        for id in labels.chain(named) {
-            let disk = disks.entry(id).or_insert_with_key(|id| self.disk_fact(id));
-            numbers.extend(number_of(disk));
-        }
-        let is_ours = |mount: &&Mount| {
-            numbers.contains(&mount.disk)
-                || device_nodes::owner_of(mount).is_some()
-                || self.faces.place_of(&mount.target).is_some()
-        };
-        let own: BTreeSet<_> = table.mounts().iter().filter(is_ours).map(|m| m.number).collect();
-        numbers.extend(own);
-        let numbers: Vec<_> = numbers.into_iter().collect();
-        let (elsewhere, unseen_mounts) =
-            match self.census.namespaces_of(&numbers, Path::new(device_nodes::FOLDER)) {
-                Answer::Told(uses) => {
-                    if let Some(first) = uses.untold.first() {
-                        let count = several(uses.untold.len(), "place", "places");
-                        unseen.push(format!("{count} where mounts may be, the first {first}"));
-                    }
-                    (uses.namespaces, None)
+    let is_ours = |mount: &&Mount| {
+        numbers.contains(&mount.disk)
+            || device_nodes::owner_of(mount).is_some()
+            || cx.faces.place_of(&mount.target).is_some()
+    };
+    let own: BTreeSet<_> = table.mounts().iter().filter(is_ours).map(|m| m.number).collect();
+    numbers.extend(own);
+    let numbers: Vec<_> = numbers.into_iter().collect();
+    let (elsewhere, unseen_mounts) =
+        match cx.host.census.namespaces_of(&numbers, Path::new(device_nodes::FOLDER)) {
+            Answer::Told(uses) => {
+                if let Some(first) = uses.untold.first() {
+                    let count = several(uses.untold.len(), "place", "places");
+                    unseen.push(format!("{count} where mounts may be, the first {first}"));
                 }
-                Answer::CannotTell(why) => (Vec::new(), Some(why)),
-            };
-        for id in elsewhere.iter().flat_map(|one| &one.mounts).filter_map(device_nodes::owner_of) {
-            disks.entry(id.clone()).or_insert_with(|| self.disk_fact(&id));
-        }
-        let owners = self.owners(&disks, &records, &table, &elsewhere, &boot);
-        let mut all_owners: BTreeSet<Owner> = disks.keys().cloned().map(Owner::Volume).collect();
-        all_owners.extend(owners.values().cloned());
-        let context =
-            Context { records: &records, table: &table, elsewhere: &elsewhere, owners: &owners };
-        let (mut volumes, mut not_ours) = (Vec::new(), Vec::new());
-        let lost = self.users_of_lost_disks(&records, &boot);
-        for owner in all_owners {
-            let mut facts =
-                self.facts(&owner, &context, &disks, &mut cloud, unseen_mounts.as_deref());
-            lost.tell(&mut facts);
-            facts.record.unseen.clone_from(&unseen_records);
-            let is_asked = matches!(&owner, Owner::Volume(id) if also.contains(id));
-            if !is_asked && is_not_ours(&facts) {
-                let id = facts.id.as_ref().map(ToString::to_string).unwrap_or_default();
-                not_ours.push(format!("{id}: {}", who_has(&facts)));
-            } else if is_asked || is_here(&facts) {
-                volumes.push(facts);
+                (uses.namespaces, None)
             }
-        }
-        if let Some(why) = unseen_mounts {
-            unseen.push(format!("mounts in containers, and who uses what: {why}"));
-        }
-        Survey { volumes, not_ours, cloud_silence: cloud.silence, unseen }
-    }
-
-    /// Which processes have files of disks that volumes of this machine had, and that are gone. It is asked
-    /// only where there is such a disk: it looks at each open file of the machine.
-    fn users_of_lost_disks(&self, records: &[VolumeRecord], boot: &str) -> LostDisks {
-        let numbers = lost_numbers(records, boot, self.devices);
-        let asked: Vec<_> = numbers.keys().copied().collect();
-        if asked.is_empty() {
-            return LostDisks { numbers, users: Answer::Told(Vec::new()) };
-        }
-        let users = match users_of_lost(self.census, self.devices, &asked) {
-            Answer::Told(uses) => Answer::Told(uses.files),
-            Answer::CannotTell(why) => Answer::CannotTell(why),
+            Answer::CannotTell(why) => (Vec::new(), Some(why)),
         };
-        LostDisks { numbers, users }
+    for id in elsewhere.iter().flat_map(|one| &one.mounts).filter_map(device_nodes::owner_of) {
+        disks.entry(id.clone()).or_insert_with(|| disk_fact(cx, &id));
     }
-
-    fn look_at_cloud(&self) -> CloudLook {
-        let mut look = CloudLook { server: None, attached: Vec::new(), silence: None };
-        let asked = self.cloud.server(self.this_node, self.deadline).and_then(|server| {
-            let attached = match &server {
-                Some(server) => self.cloud.attached_to(server, self.deadline)?,
-                None => Vec::new(),
-            };
-            Ok((server, attached))
-        });
-        match asked {
-            Ok((server, attached)) => (look.server, look.attached) = (server, attached),
-            Err(error) => look.silence = Some(error.to_string()),
+    let owners = owners(cx, &disks, &records, &table, &elsewhere, &boot);
+    let mut all_owners: BTreeSet<Owner> = disks.keys().cloned().map(Owner::Volume).collect();
+    all_owners.extend(owners.values().cloned());
+    let around =
+        Surroundings { records: &records, table: &table, elsewhere: &elsewhere, owners: &owners };
+    let (mut volumes, mut not_ours) = (Vec::new(), Vec::new());
+    let lost = users_of_lost_disks(cx, &records, &boot);
+    for owner in all_owners {
+        let mut facts = facts(cx, &owner, &around, &disks, &mut cloud, unseen_mounts.as_deref());
+        lost.tell(&mut facts);
+        facts.record.unseen.clone_from(&unseen_records);
+        let is_asked = matches!(&owner, Owner::Volume(id) if also.contains(id));
+        if !is_asked && is_not_ours(&facts) {
+            let id = facts.id.as_ref().map(ToString::to_string).unwrap_or_default();
+            not_ours.push(format!("{id}: {}", who_has(&facts)));
+        } else if is_asked || is_here(&facts) {
+            volumes.push(facts);
         }
-        look
     }
+    if let Some(why) = unseen_mounts {
+        unseen.push(format!("mounts in containers, and who uses what: {why}"));
+    }
+    Survey { volumes, not_ours, cloud_silence: cloud.silence, unseen }
+}
 
-    fn cloud_fact(&self, id: &VolumeId, look: &mut CloudLook) -> CloudFact {
-        if let Some(why) = &look.silence {
-            return CloudFact::Unknown { why: why.clone() };
-        }
-        let listed = look.attached.iter().find(|volume| volume.id == *id).cloned();
-        let asked = match listed {
-            Some(volume) => Ok(Some(volume)),
-            None => self.cloud.volume(id, self.deadline),
+/// Which processes have files of disks that volumes of this machine had, and that are gone. It is asked
+/// only where there is such a disk: it looks at each open file of the machine.
+fn users_of_lost_disks(cx: &Context<'_>, records: &[VolumeRecord], boot: &str) -> LostDisks {
+    let numbers = lost_numbers(records, boot, cx.host.devices);
+    let asked: Vec<_> = numbers.keys().copied().collect();
+    if asked.is_empty() {
+        return LostDisks { numbers, users: Answer::Told(Vec::new()) };
+    }
+    let users = match users_of_lost(cx.host.census, cx.host.devices, &asked) {
+        Answer::Told(uses) => Answer::Told(uses.files),
+        Answer::CannotTell(why) => Answer::CannotTell(why),
+    };
+    LostDisks { numbers, users }
+}
+
+fn look_at_cloud(cx: &Context<'_>) -> CloudLook {
+    let mut look = CloudLook { server: None, attached: Vec::new(), silence: None };
+    let asked = cx.cloud.server(cx.this_node, cx.deadline).and_then(|server| {
+        let attached = match &server {
+            Some(server) => cx.cloud.attached_to(server, cx.deadline)?,
+            None => Vec::new(),
         };
-        match asked {
-            Ok(Some(volume)) => CloudFact::Known(view(volume, look.server.as_ref())),
-            Ok(None) => CloudFact::Missing,
-            Err(error) => {
-                let is_silent = matches!(
-                    error.kind,
-                    Kind::Unreachable | Kind::Timeout | Kind::Config | Kind::Busy
-                );
-                if is_silent {
-                    look.silence = Some(error.to_string());
-                }
-                CloudFact::Unknown { why: error.to_string() }
+        Ok((server, attached))
+    });
+    match asked {
+        Ok((server, attached)) => (look.server, look.attached) = (server, attached),
+        Err(error) => look.silence = Some(error.to_string()),
+    }
+    look
+}
+
+fn cloud_fact(cx: &Context<'_>, id: &VolumeId, look: &mut CloudLook) -> CloudFact {
+    if let Some(why) = &look.silence {
+        return CloudFact::Unknown { why: why.clone() };
+    }
+    let listed = look.attached.iter().find(|volume| volume.id == *id).cloned();
+    let asked = match listed {
+        Some(volume) => Ok(Some(volume)),
+        None => cx.cloud.volume(id, cx.deadline),
+    };
+    match asked {
+        Ok(Some(volume)) => CloudFact::Known(view(volume, look.server.as_ref())),
+        Ok(None) => CloudFact::Missing,
+        Err(error) => {
+            let is_silent =
+                matches!(error.kind, Kind::Unreachable | Kind::Timeout | Kind::Config | Kind::Busy);
+            if is_silent {
+                look.silence = Some(error.to_string());
             }
+            CloudFact::Unknown { why: error.to_string() }
         }
     }
+}
 
-    fn disk_fact(&self, id: &VolumeId) -> DiskFact {
-        if let Some(doubt) = self.cloud.identity_doubt() {
-            let check = doubt.hint.clone().filter(|_| !doubt.is_denied());
-            return DiskFact::Unseen { why: doubt.cause.clone(), check };
-        }
-        match self.disks.find_disk(id) {
-            Ok(Some(disk)) => {
-                let shown = self.devices.shown_by(disk.number).ok().flatten().unwrap_or_default();
-                DiskFact::Proven(Disk::new(disk, shown.iter().map(Shown::to_string).collect()))
-            }
-            Ok(None) => DiskFact::None,
-            Err(error) if error.kind == Kind::Refused => {
-                let shown = self.devices.search(&self.cloud.identity(id)).unwrap_or_default();
-                let among = shown.iter().map(|disk| disk.number).collect();
-                DiskFact::Ambiguous { why: error.cause, among }
-            }
-            Err(error) => DiskFact::Unseen { why: error.cause, check: None },
-        }
+fn disk_fact(cx: &Context<'_>, id: &VolumeId) -> DiskFact {
+    if let Some(doubt) = cx.cloud.identity_doubt() {
+        let check = doubt.hint.clone().filter(|_| !doubt.is_denied());
+        return DiskFact::Unseen { why: doubt.cause.clone(), check };
     }
+    match find_disk::find_disk(cx, id) {
+        Ok(Some(disk)) => {
+            let shown = cx.host.devices.shown_by(disk.number).ok().flatten().unwrap_or_default();
+            DiskFact::Proven(Disk::new(disk, shown.iter().map(Shown::to_string).collect()))
+        }
+        Ok(None) => DiskFact::None,
+        Err(error) if error.kind == Kind::Refused => {
+            let shown = cx.host.devices.search(&cx.cloud.identity(id)).unwrap_or_default();
+            let among = shown.iter().map(|disk| disk.number).collect();
+            DiskFact::Ambiguous { why: error.cause, among }
+        }
+        Err(error) => DiskFact::Unseen { why: error.cause, check: None },
+    }
+}
 
-    /// Whether the volume is rather another cloud's than missing: the disk that is mounted as the volume
-    /// names it, and the configured cloud does not know it. That is a wrong configuration, not a wrong disk.
-    fn of_another_cloud(
-        &self,
-        id: &VolumeId,
-        disk: &DiskFact,
-        cloud: &CloudFact,
-        numbers: &BTreeSet<DeviceNumber>,
-    ) -> Option<DiskFact> {
-        if *disk != DiskFact::None || matches!(cloud, CloudFact::Known(_)) {
+/// Whether the volume is rather another cloud's than missing: the disk that is mounted as the volume
+/// names it, and the configured cloud does not know it. That is a wrong configuration, not a wrong disk.
+fn of_another_cloud(
+    cx: &Context<'_>,
+    id: &VolumeId,
+    disk: &DiskFact,
+    cloud: &CloudFact,
+    numbers: &BTreeSet<DeviceNumber>,
+) -> Option<DiskFact> {
+    if *disk != DiskFact::None || matches!(cloud, CloudFact::Known(_)) {
+        return None;
+    }
+    let wanted = cx.cloud.identity(id);
+    let mark = |number: &DeviceNumber| {
+        let shown = cx.host.devices.shown_by(*number).ok().flatten()?;
+        // The volume's own mark: its disk came between two looks.
+        if wanted.proven_by(&shown).is_some() {
             return None;
         }
-        let wanted = self.cloud.identity(id);
-        let mark = |number: &DeviceNumber| {
-            let shown = self.devices.shown_by(*number).ok().flatten()?;
-            // The volume's own mark: its disk came between two looks.
-            if wanted.proven_by(&shown).is_some() {
-                return None;
-            }
-            Some((*number, shown.into_iter().find(|shown| shown.names(id))?))
-        };
-        let (number, shown) = numbers.iter().find_map(mark)?;
-        Some(DiskFact::Unseen {
-            why: format!(
-                "the mounted disk {number} shows {shown}, which names this volume, but the \
-                 configured cloud does not know the volume and marks its disks differently"
-            ),
-            check: Some(
-                "check cloud.kind in the configuration (and local.dir, for the local cloud); the \
-                 disk and its pods need nothing"
-                    .to_owned(),
-            ),
-        })
-    }
+        Some((*number, shown.into_iter().find(|shown| shown.names(id))?))
+    };
+    let (number, shown) = numbers.iter().find_map(mark)?;
+    Some(DiskFact::Unseen {
+        why: format!(
+            "the mounted disk {number} shows {shown}, which names this volume, but the \
+             configured cloud does not know the volume and marks its disks differently"
+        ),
+        check: Some(
+            "check cloud.kind in the configuration (and local.dir, for the local cloud); the \
+             disk and its pods need nothing"
+                .to_owned(),
+        ),
+    })
+}
 
-    /// The volume of a mount in one of the orchestrator's folders, if it can be told.
-    fn volume_in(&self, mount: &Mount) -> Option<VolumeId> {
-        let (_, name) = self.faces.place_of(&mount.target)?;
-        self.volumes.volume_mounted_at(&name, &mount.target).ok().flatten()
-    }
+/// The volume of a mount in one of the orchestrator's folders, if it can be told.
+fn volume_in(cx: &Context<'_>, mount: &Mount) -> Option<VolumeId> {
+    let (_, name) = cx.faces.place_of(&mount.target)?;
+    find_volume::volume_mounted_at(cx, &name, &mount.target).ok().flatten()
+}
 
-    /// Which volume each number belongs to. A disk's number is its volume's; while a mount stands no
-    /// other disk gets its number, so one label or one folder tells for all mounts of a number; and
-    /// one that neither names belongs to the volume whose disk had it, unless it has another file system.
-    fn owners(
-        &self,
-        disks: &BTreeMap<VolumeId, DiskFact>,
-        records: &[VolumeRecord],
-        table: &MountTable,
-        elsewhere: &[NamespaceUse],
-        boot: &str,
-    ) -> BTreeMap<DeviceNumber, Owner> {
-        let mut owners = BTreeMap::new();
-        for (id, disk) in disks {
-            if let Some(number) = number_of(disk) {
-                owners.insert(number, Owner::Volume(id.clone()));
-                // A file system with a number of its own (btrfs).
-                let on_it = table.mounts().iter().filter(|mount| mount.disk == number);
-                owners.extend(on_it.map(|mount| (mount.number, Owner::Volume(id.clone()))));
-            }
+/// Which volume each number belongs to. A disk's number is its volume's; while a mount stands no
+/// other disk gets its number, so one label or one folder tells for all mounts of a number; and
+/// one that neither names belongs to the volume whose disk had it, unless it has another file system.
+fn owners(
+    cx: &Context<'_>,
+    disks: &BTreeMap<VolumeId, DiskFact>,
+    records: &[VolumeRecord],
+    table: &MountTable,
+    elsewhere: &[NamespaceUse],
+    boot: &str,
+) -> BTreeMap<DeviceNumber, Owner> {
+    let mut owners = BTreeMap::new();
+    for (id, disk) in disks {
+        if let Some(number) = number_of(disk) {
+            owners.insert(number, Owner::Volume(id.clone()));
+            // A file system with a number of its own (btrfs).
+            let on_it = table.mounts().iter().filter(|mount| mount.disk == number);
+            owners.extend(on_it.map(|mount| (mount.number, Owner::Volume(id.clone()))));
         }
-        let others = elsewhere.iter().flat_map(|one| &one.mounts);
-        for mount in table.mounts().iter().chain(others) {
-            if let Some(id) = device_nodes::owner_of(mount) {
-                owners.entry(mount.number).or_insert(Owner::Volume(id));
-            }
-        }
-        for mount in table.mounts() {
-            if let Some((_, name)) = self.faces.place_of(&mount.target) {
-                let id = self.volume_in(mount);
-                let owner = id.map_or(Owner::Name(name), Owner::Volume);
-                owners.entry(mount.number).or_insert(owner);
-            }
-        }
-        let others = elsewhere.iter().flat_map(|one| &one.mounts);
-        let mounted: BTreeSet<_> =
-            table.mounts().iter().chain(others).map(|mount| mount.number).collect();
-        for record in records {
-            let wanted = self.cloud.identity(&record.volume);
-            for number in record.former_numbers(boot).filter(|number| mounted.contains(number)) {
-                let Entry::Vacant(owner) = owners.entry(number) else { continue };
-                // What another disk shows by now has been given away. So was a number of which another
-                // file system is mounted: that disk may be gone as well.
-                let presence = self.devices.presence(number, &wanted);
-                let is_other = matches!(presence, Ok(Presence::Other(_)));
-                let is_given_away = is_other && self.cloud.identity_doubt().is_none()
-                    || self.numbers.belonging(&record.volume, number, table, elsewhere, record)
-                        == Belonging::Disproven;
-                if !is_given_away {
-                    owner.insert(Owner::Volume(record.volume.clone()));
-                }
-            }
-        }
-        owners
     }
+    let others = elsewhere.iter().flat_map(|one| &one.mounts);
+    for mount in table.mounts().iter().chain(others) {
+        if let Some(id) = device_nodes::owner_of(mount) {
+            owners.entry(mount.number).or_insert(Owner::Volume(id));
+        }
+    }
+    for mount in table.mounts() {
+        if let Some((_, name)) = cx.faces.place_of(&mount.target) {
+            let id = volume_in(cx, mount);
+            let owner = id.map_or(Owner::Name(name), Owner::Volume);
+            owners.entry(mount.number).or_insert(owner);
+        }
+    }
+    let others = elsewhere.iter().flat_map(|one| &one.mounts);
+    let mounted: BTreeSet<_> =
+        table.mounts().iter().chain(others).map(|mount| mount.number).collect();
+    for record in records {
+        let wanted = cx.cloud.identity(&record.volume);
+        for number in record.former_numbers(boot).filter(|number| mounted.contains(number)) {
+            let Entry::Vacant(owner) = owners.entry(number) else { continue };
+            // What another disk shows by now has been given away. So was a number of which another
+            // file system is mounted: that disk may be gone as well.
+            let presence = cx.host.devices.presence(number, &wanted);
+            let is_other = matches!(presence, Ok(Presence::Other(_)));
+            let is_given_away = is_other && cx.cloud.identity_doubt().is_none()
+                || disk_numbers::belonging(cx, &record.volume, number, table, elsewhere, record)
+                    == Belonging::Disproven;
+            if !is_given_away {
+                owner.insert(Owner::Volume(record.volume.clone()));
+            }
+        }
+    }
+    owners
+}
 
-    fn facts(
-        &self,
-        owner: &Owner,
-        context: &Context<'_>,
-        disks: &BTreeMap<VolumeId, DiskFact>,
-        cloud: &mut CloudLook,
-        unseen_mounts: Option<&str>,
-    ) -> VolumeFacts {
-        let id = match owner {
-            Owner::Volume(id) => Some(id),
-            Owner::Name(_) => None,
-        };
-        let record = context.records.iter().find(|record| Some(&record.volume) == id);
-        let disk = id.and_then(|id| disks.get(id).cloned()).unwrap_or_else(|| DiskFact::Unseen {
-            why: "which volume it is could not be told".to_owned(),
-            check: None,
+fn facts(
+    cx: &Context<'_>,
+    owner: &Owner,
+    around: &Surroundings<'_>,
+    disks: &BTreeMap<VolumeId, DiskFact>,
+    cloud: &mut CloudLook,
+    unseen_mounts: Option<&str>,
+) -> VolumeFacts {
+    let id = match owner {
+        Owner::Volume(id) => Some(id),
+        Owner::Name(_) => None,
+    };
+    let record = around.records.iter().find(|record| Some(&record.volume) == id);
+    let disk = id.and_then(|id| disks.get(id).cloned()).unwrap_or_else(|| DiskFact::Unseen {
+        why: "which volume it is could not be told".to_owned(),
+        check: None,
+    });
+    let cloud = match id {
+        Some(id) => cloud_fact(cx, id, cloud),
+        None => CloudFact::Unknown { why: "its id is not known".to_owned() },
+    };
+    let numbers = around.disks_of(owner);
+    let is_here = around.table.mounts().iter().any(|mount| numbers.contains(&mount.disk));
+    // A cloud that answers that it knows no such volume may be right about other namespaces.
+    let disk = id
+        .filter(|_| is_here || cloud != CloudFact::Missing)
+        .and_then(|id| of_another_cloud(cx, id, &disk, &cloud, &numbers))
+        .unwrap_or(disk);
+    let mounts = mount_facts(cx, owner, around, record, &disk);
+    let name = match owner {
+        Owner::Name(name) => Some(name.clone()),
+        Owner::Volume(id) => name_of(cx.faces, record, &cloud, &mounts).filter(|name| !name.is(id)),
+    };
+    let wanted = id.filter(|_| cx.cloud.identity_doubt().is_none());
+    let wanted = wanted.map(|id| cx.cloud.identity(id));
+    let links = match (id, &wanted) {
+        (Some(id), Some(wanted)) => cx.host.devices.links(wanted, &cx.cloud.link(id)),
+        _ => Vec::new(),
+    };
+    let links =
+        links.into_iter().map(|l| LinkFact { link: l.link, target: l.target, fault: l.fault });
+    VolumeFacts {
+        id: id.cloned(),
+        name,
+        identity: wanted.map(|wanted| wanted.to_string()).unwrap_or_default(),
+        disk,
+        map: id
+            .and_then(|id| own_maps::seen(cx, id))
+            .map(|map| MapFact::new(map, record.and_then(|record| wait_fact(cx, record)))),
+        users_of_lost_disk: Vec::new(),
+        unseen_users: None,
+        pods: pods_of(record, &mounts),
+        mounts,
+        unseen_mounts: unseen_mounts.map(str::to_owned),
+        refused: record.map(|record| refusals_of(record, cx.faces)).unwrap_or_default(),
+        let_go: record.map(|record| let_go_volumes::let_go_facts(cx, record)).unwrap_or_default(),
+        left_attached: record.and_then(|record| left_attached(cx, record, &cloud)),
+        cloud,
+        record: id.map(|id| record_fact(cx, id, record)).unwrap_or_default(),
+        links: links.collect(),
+        lock: id.and_then(|id| cx.store.locks.holder(id)),
+    }
+}
+
+fn left_attached(
+    cx: &Context<'_>,
+    record: &VolumeRecord,
+    cloud: &CloudFact,
+) -> Option<LeftAttached> {
+    let is_here = match cloud {
+        CloudFact::Known(view) => Some(view.is_here),
+        CloudFact::Missing => Some(false),
+        CloudFact::Unknown { .. } => None,
+    };
+    let doubt = match orphans::judge_record(cx, record, is_here) {
+        Orphan::No => return None,
+        Orphan::Yes => None,
+        Orphan::Unknown(why) => Some(why),
+    };
+    let silent_for = uptime().since(record.unstaged_at.as_ref()?)?.as_secs();
+    Some(LeftAttached { silent_for, doubt })
+}
+
+fn wait_fact(cx: &Context<'_>, record: &VolumeRecord) -> Option<WaitFact> {
+    let wait = record.map_wait.as_ref()?;
+    let paused = uptime().since(&wait.since)?.as_secs();
+    let patience_left = cx.policy.shield.patience.saturating_sub(paused);
+    Some(WaitFact { paused, patience_left, not_switched: wait.not_switched.clone() })
+}
+
+fn mount_facts(
+    cx: &Context<'_>,
+    owner: &Owner,
+    around: &Surroundings<'_>,
+    record: Option<&VolumeRecord>,
+    disk: &DiskFact,
+) -> Vec<MountFact> {
+    let is_ours = |mount: &&Mount| around.owners.get(&mount.number) == Some(owner);
+    let id = match owner {
+        Owner::Volume(id) => Some(id),
+        Owner::Name(_) => None,
+    };
+    // Five hundred containers may have it from one disk, which is looked at once.
+    let mut known = BTreeMap::new();
+    let mut verdict = |mount: &Mount| {
+        let number = around.disk_under(mount);
+        known.entry(number).or_insert_with(|| verdict_of(cx, id, number, disk)).clone()
+    };
+    // Another one's mount at the volume's folder counts as the volume's above.
+    let is_the_volumes = |top: &Mount| {
+        id.is_some() && device_nodes::owner_of(top).as_ref() == id
+            || number_of(disk) == Some(around.disk_under(top))
+    };
+    let mut mounts = Vec::new();
+    for mount in around.table.mounts().iter().filter(is_ours) {
+        let (role, pod) = own_role(cx.faces, mount, record);
+        // Another user may not go there, and sees no less of it for that.
+        let hidden = crate::host::machine::is_root()
+            .then(|| mount_place::out_of_reach(cx, mount, around.table, is_the_volumes))
+            .flatten();
+        let (out_of_reach, way_out) = hidden.unzip();
+        let fact = MountFact::new(mount, role, verdict(mount));
+        mounts.push(MountFact {
+            pod,
+            face: record.and_then(|record| record.faces.get(&mount.target).cloned()),
+            out_of_reach,
+            way_out,
+            ..fact
         });
-        let cloud = match id {
-            Some(id) => self.cloud_fact(id, cloud),
-            None => CloudFact::Unknown { why: "its id is not known".to_owned() },
-        };
-        let numbers = context.disks_of(owner);
-        let is_here = context.table.mounts().iter().any(|mount| numbers.contains(&mount.disk));
-        // A cloud that answers that it knows no such volume may be right about other namespaces.
-        let disk = id
-            .filter(|_| is_here || cloud != CloudFact::Missing)
-            .and_then(|id| self.of_another_cloud(id, &disk, &cloud, &numbers))
-            .unwrap_or(disk);
-        let mounts = self.mount_facts(owner, context, record, &disk);
-        let name = match owner {
-            Owner::Name(name) => Some(name.clone()),
-            Owner::Volume(id) => {
-                name_of(self.faces, record, &cloud, &mounts).filter(|name| !name.is(id))
-            }
-        };
-        let wanted = id.filter(|_| self.cloud.identity_doubt().is_none());
-        let wanted = wanted.map(|id| self.cloud.identity(id));
-        let links = match (id, &wanted) {
-            (Some(id), Some(wanted)) => self.devices.links(wanted, &self.cloud.link(id)),
-            _ => Vec::new(),
-        };
-        let links =
-            links.into_iter().map(|l| LinkFact { link: l.link, target: l.target, fault: l.fault });
-        VolumeFacts {
-            id: id.cloned(),
-            name,
-            identity: wanted.map(|wanted| wanted.to_string()).unwrap_or_default(),
-            disk,
-            map: id
-                .and_then(|id| self.own_maps.seen(id))
-                .map(|map| MapFact::new(map, record.and_then(|record| self.wait_fact(record)))),
-            users_of_lost_disk: Vec::new(),
-            unseen_users: None,
-            pods: pods_of(record, &mounts),
-            mounts,
-            unseen_mounts: unseen_mounts.map(str::to_owned),
-            refused: record.map(|record| refusals_of(record, self.faces)).unwrap_or_default(),
-            let_go: record
-                .map(|record| self.let_go_volumes.let_go_facts(record))
-                .unwrap_or_default(),
-            left_attached: record.and_then(|record| self.left_attached(record, &cloud)),
-            cloud,
-            record: id.map(|id| self.record_fact(id, record)).unwrap_or_default(),
-            links: links.collect(),
-            lock: id.and_then(|id| self.locks.holder(id)),
-        }
     }
-
-    fn left_attached(&self, record: &VolumeRecord, cloud: &CloudFact) -> Option<LeftAttached> {
-        let is_here = match cloud {
-            CloudFact::Known(view) => Some(view.is_here),
-            CloudFact::Missing => Some(false),
-            CloudFact::Unknown { .. } => None,
-        };
-        let doubt = match self.orphans.judge_record(record, is_here) {
-            Orphan::No => return None,
-            Orphan::Yes => None,
-            Orphan::Unknown(why) => Some(why),
-        };
-        let silent_for = uptime().since(record.unstaged_at.as_ref()?)?.as_secs();
-        Some(LeftAttached { silent_for, doubt })
-    }
-
-    fn wait_fact(&self, record: &VolumeRecord) -> Option<WaitFact> {
-        let wait = record.map_wait.as_ref()?;
-        let paused = uptime().since(&wait.since)?.as_secs();
-        let patience_left = self.shield.patience.saturating_sub(paused);
-        Some(WaitFact { paused, patience_left, not_switched: wait.not_switched.clone() })
-    }
-
-    fn mount_facts(
-        &self,
-        owner: &Owner,
-        context: &Context<'_>,
-        record: Option<&VolumeRecord>,
-        disk: &DiskFact,
-    ) -> Vec<MountFact> {
-        let is_ours = |mount: &&Mount| context.owners.get(&mount.number) == Some(owner);
-        let id = match owner {
-            Owner::Volume(id) => Some(id),
-            Owner::Name(_) => None,
-        };
-        // Five hundred containers may have it from one disk, which is looked at once.
-        let mut known = BTreeMap::new();
-        let mut verdict = |mount: &Mount| {
-            let number = context.disk_under(mount);
-            known.entry(number).or_insert_with(|| self.verdict_of(id, number, disk)).clone()
-        };
-        // Another one's mount at the volume's folder counts as the volume's above.
-        let is_the_volumes = |top: &Mount| {
-            id.is_some() && device_nodes::owner_of(top).as_ref() == id
-                || number_of(disk) == Some(context.disk_under(top))
-        };
-        let mut mounts = Vec::new();
-        for mount in context.table.mounts().iter().filter(is_ours) {
-            let (role, pod) = own_role(self.faces, mount, record);
-            // Another user may not go there, and sees no less of it for that.
-            let hidden = crate::host::machine::is_root()
-                .then(|| self.places.out_of_reach(mount, context.table, is_the_volumes))
-                .flatten();
-            let (out_of_reach, way_out) = hidden.unzip();
-            let fact = MountFact::new(mount, role, verdict(mount));
+    for one in around.elsewhere {
+        let pod = one.processes.iter().find_map(|process| process.owner.pod.clone());
+        let numbers = numbers_in(one);
+        let machine = Machine::new(cx.faces, around.table, record, &numbers);
+        let is_given = machine.role(one) == NamespaceRole::Claim;
+        let role = if is_given { Role::Container } else { Role::Stranger };
+        for mount in one.mounts.iter().filter(is_ours) {
             mounts.push(MountFact {
-                pod,
-                face: record.and_then(|record| record.faces.get(&mount.target).cloned()),
-                out_of_reach,
-                way_out,
-                ..fact
+                namespace: one.id.map(|id| id.0),
+                pod: pod.clone(),
+                processes: one.processes.iter().map(Into::into).collect(),
+                ..MountFact::new(mount, role, verdict(mount))
             });
         }
-        for one in context.elsewhere {
-            let pod = one.processes.iter().find_map(|process| process.owner.pod.clone());
-            let numbers = numbers_in(one);
-            let machine = Machine::new(self.faces, context.table, record, &numbers);
-            let is_given = machine.role(one) == NamespaceRole::Claim;
-            let role = if is_given { Role::Container } else { Role::Stranger };
-            for mount in one.mounts.iter().filter(is_ours) {
-                mounts.push(MountFact {
-                    namespace: one.id.map(|id| id.0),
-                    pod: pod.clone(),
-                    processes: one.processes.iter().map(Into::into).collect(),
-                    ..MountFact::new(mount, role, verdict(mount))
-                });
-            }
-        }
-        mounts.sort_by_key(|mount| mount.role);
-        mounts
     }
+    mounts.sort_by_key(|mount| mount.role);
+    mounts
+}
 
-    /// What a mount of the number is, as the heal would have it; nothing if it cannot be told.
-    fn verdict_of(
-        &self,
-        id: Option<&VolumeId>,
-        number: DeviceNumber,
-        disk: &DiskFact,
-    ) -> Option<MountVerdict> {
-        if let (Some(id), Some(here)) = (id, disk.here()) {
-            // A file system with a number of its own, and it is not known which disk is under it.
-            let is_disks = number.major != 0;
-            let presence = || self.devices.presence(number, &self.cloud.identity(id)).ok();
-            return is_disks.then(presence)?.map(|presence| judge(number, &presence, here));
-        }
-        // What the volume's disk must show is not known: only a death can be told.
-        let is_gone = self.devices.is_gone(number).ok()?;
-        is_gone.then(|| judge(number, &Presence::Absent, Here::Nothing))
+/// What a mount of the number is, as the heal would have it; nothing if it cannot be told.
+fn verdict_of(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    number: DeviceNumber,
+    disk: &DiskFact,
+) -> Option<MountVerdict> {
+    if let (Some(id), Some(here)) = (id, disk.here()) {
+        // A file system with a number of its own, and it is not known which disk is under it.
+        let is_disks = number.major != 0;
+        let presence = || cx.host.devices.presence(number, &cx.cloud.identity(id)).ok();
+        return is_disks.then(presence)?.map(|presence| judge(number, &presence, here));
     }
+    // What the volume's disk must show is not known: only a death can be told.
+    let is_gone = cx.host.devices.is_gone(number).ok()?;
+    is_gone.then(|| judge(number, &Presence::Absent, Here::Nothing))
+}
 
-    fn record_fact(&self, id: &VolumeId, record: Option<&VolumeRecord>) -> RecordFact {
-        let file = self.records.file(id);
-        let Some(record) = record else { return RecordFact { file, ..RecordFact::default() } };
-        let staged = record.staged.as_ref();
-        let uuid = staged.map(|staged| staged.uuid.clone()).filter(|uuid| !uuid.is_empty());
-        RecordFact {
-            is_there: true,
-            unseen: None,
-            file,
-            staged: staged.map(|staged| staged.folder.clone()),
-            uuid,
-            staged_from: staged.map(|staged| staged.disk.number),
-            former: record.former.iter().map(|former| former.number).collect(),
-            is_formatting: record.formatting.is_some(),
-            was_mounted: record.was_mounted,
-            notes_forbidden: record.notes_forbidden.clone(),
-            refusals: record.refusals,
-        }
+fn record_fact(cx: &Context<'_>, id: &VolumeId, record: Option<&VolumeRecord>) -> RecordFact {
+    let file = cx.store.records.file(id);
+    let Some(record) = record else { return RecordFact { file, ..RecordFact::default() } };
+    let staged = record.staged.as_ref();
+    let uuid = staged.map(|staged| staged.uuid.clone()).filter(|uuid| !uuid.is_empty());
+    RecordFact {
+        is_there: true,
+        unseen: None,
+        file,
+        staged: staged.map(|staged| staged.folder.clone()),
+        uuid,
+        staged_from: staged.map(|staged| staged.disk.number),
+        former: record.former.iter().map(|former| former.number).collect(),
+        is_formatting: record.formatting.is_some(),
+        was_mounted: record.was_mounted,
+        notes_forbidden: record.notes_forbidden.clone(),
+        refusals: record.refusals,
     }
 }
 
@@ -609,14 +572,14 @@ impl LostDisks {
 }
 
 /// What the facts of each volume are taken from.
-struct Context<'a> {
+struct Surroundings<'a> {
     records: &'a [VolumeRecord],
     table: &'a MountTable,
     elsewhere: &'a [NamespaceUse],
     owners: &'a BTreeMap<DeviceNumber, Owner>,
 }
 
-impl Context<'_> {
+impl Surroundings<'_> {
     /// The disks under a volume's mounts, in every namespace.
     fn disks_of(&self, owner: &Owner) -> BTreeSet<DeviceNumber> {
         let elsewhere = self.elsewhere.iter().flat_map(|one| &one.mounts);

@@ -1,7 +1,7 @@
 //! Whether the cloud answers, knows this machine, and has the same time.
 
 use super::for_root::is_for_root;
-use crate::driver::Driver;
+use crate::driver::Context;
 use crate::model::error::Kind;
 use crate::model::report::finding::{Finding, Level};
 use crate::model::text::several;
@@ -11,10 +11,10 @@ use std::time::Instant;
 const A_LITTLE: u64 = 5;
 const FAR: u64 = 300;
 
-pub(super) fn look(driver: &Driver<'_>) -> Vec<Finding> {
-    let mut found = vec![answer(driver)];
-    let is_remote = driver.ports.cloud.capabilities().is_remote;
-    match driver.ports.cloud.clock_ahead() {
+pub(super) fn look(cx: &Context<'_>) -> Vec<Finding> {
+    let mut found = vec![answer(cx)];
+    let is_remote = cx.cloud.capabilities().is_remote;
+    match cx.cloud.clock_ahead() {
         Some(ahead) => found.push(clock(ahead)),
         None if is_remote && found.iter().all(|one| one.level == Level::Ok) => {
             found.push(Finding::ok("clock", "the cloud's answers have no date: not compared"));
@@ -24,21 +24,17 @@ pub(super) fn look(driver: &Driver<'_>) -> Vec<Finding> {
     found
 }
 
-fn answer(driver: &Driver<'_>) -> Finding {
+fn answer(cx: &Context<'_>) -> Finding {
     const CHECK: &str = "cloud";
-    let kind = driver.ports.cloud.capabilities().name;
+    let kind = cx.cloud.capabilities().name;
     let begin = Instant::now();
-    let asked = driver.ports.cloud.server(driver.ports.this_node, driver.ports.deadline).and_then(
-        |server| {
-            let attached = match &server {
-                Some(server) => {
-                    driver.ports.cloud.attached_to(server, driver.ports.deadline)?.len()
-                }
-                None => 0,
-            };
-            Ok((server, attached))
-        },
-    );
+    let asked = cx.cloud.server(cx.this_node, cx.deadline).and_then(|server| {
+        let attached = match &server {
+            Some(server) => cx.cloud.attached_to(server, cx.deadline)?.len(),
+            None => 0,
+        };
+        Ok((server, attached))
+    });
     let took = begin.elapsed().as_millis();
     match asked {
         Ok((Some(server), attached)) => Finding::ok(
@@ -50,7 +46,7 @@ fn answer(driver: &Driver<'_>) -> Finding {
         ),
         Ok((None, _)) => Finding::error(
             CHECK,
-            format!("{kind} answers, and knows no server for node {}", driver.ports.this_node),
+            format!("{kind} answers, and knows no server for node {}", cx.this_node),
             "set node.server_id in the configuration to this machine's id in the cloud; if Kubernetes has another name \
              for the node, node.name too",
         ),

@@ -1,7 +1,7 @@
 //! The machine: tools, udev and systemd, the kernel, and what can be seen from here.
 
 use super::for_root::is_for_root;
-use crate::driver::Driver;
+use crate::driver::Context;
 use crate::host::machine;
 use crate::model::error::Error;
 use crate::model::mount::disk_users::Answer;
@@ -34,8 +34,8 @@ fn needed_by(kubelet: Option<(u32, u32)>, units: Finding) -> Finding {
     }
 }
 
-pub(super) fn by_driver(driver: &Driver<'_>) -> Vec<Finding> {
-    vec![kernel(driver), sight(driver)]
+pub(super) fn by_driver(cx: &Context<'_>) -> Vec<Finding> {
+    vec![kernel(cx), sight(cx)]
 }
 
 /// What is run, and the package that has it: without the first ones no volume can be made or checked.
@@ -172,10 +172,10 @@ fn has_ending(name: &str, ending: &str) -> bool {
     Path::new(name).extension().is_some_and(|found| found == ending)
 }
 
-fn kernel(driver: &Driver<'_>) -> Finding {
+fn kernel(cx: &Context<'_>) -> Finding {
     const CHECK: &str = "kernel";
     let release = system::kernel_release();
-    let remounts = driver.ports.remounts;
+    let remounts = cx.host.remounts;
     let method = remounts.method();
     match method {
         Method::Stack if let Some(why) = remounts.obstacle() => {
@@ -204,9 +204,9 @@ fn kernel(driver: &Driver<'_>) -> Finding {
     }
 }
 
-pub(super) fn sight(driver: &Driver<'_>) -> Finding {
+pub(super) fn sight(cx: &Context<'_>) -> Finding {
     const CHECK: &str = "sight";
-    match driver.ports.census.sight() {
+    match cx.host.census.sight() {
         // The files and mounts of other users' processes are hidden, even where the processes are not.
         _ if !machine::is_root() => {
             Finding::skipped(CHECK, "what processes of other users hold only root can see")
@@ -221,9 +221,9 @@ pub(super) fn sight(driver: &Driver<'_>) -> Finding {
 }
 
 /// `root` is kubelet's.
-pub(super) fn propagation(driver: &Driver<'_>, root: &Path) -> Finding {
+pub(super) fn propagation(cx: &Context<'_>, root: &Path) -> Finding {
     const CHECK: &str = "propagation";
-    let table = match driver.ports.mounts.table() {
+    let table = match cx.host.mounts.table() {
         Ok(table) => table,
         Err(error) => return Finding::error(CHECK, error.cause, "is /proc mounted?"),
     };
@@ -233,7 +233,7 @@ pub(super) fn propagation(driver: &Driver<'_>, root: &Path) -> Finding {
     {
         return Finding::skipped(CHECK, format!("only root may enter {}", root.display()));
     }
-    let leads_to = real.ok().and_then(|real| driver.ports.mounts.leads_to(&real).ok()?);
+    let leads_to = real.ok().and_then(|real| cx.host.mounts.leads_to(&real).ok()?);
     let Some(mount) = table.mounts().iter().find(|mount| Some(mount.id) == leads_to) else {
         return Finding::warning(
             CHECK,

@@ -17,7 +17,8 @@ use super::status;
 use super::terminal::{Paint, Stage, hanging};
 use crate::cli::views::DoctorPart;
 use crate::cloud::Trouble;
-use crate::driver::Driver;
+use crate::driver::Context;
+use crate::driver::guard::remote_mark;
 use crate::host::machine as host;
 use crate::model::error::Result;
 use crate::model::kubelet::Attacher;
@@ -83,19 +84,19 @@ pub(super) fn findings(configured: &Configured) -> Vec<Finding> {
         (None, Some(kubelet)) => kubelet.root_dir.clone(),
         (None, None) => USUAL_ROOT.into(),
     };
-    let by_driver = configured.with_driver("doctor", |driver| {
-        let mut found = machine::by_driver(driver);
+    let by_driver = configured.with_context("doctor", |cx| {
+        let mut found = machine::by_driver(cx);
         if !is_hidden {
-            found.push(machine::propagation(driver, &root));
-            found.extend(cloud::look(driver));
+            found.push(machine::propagation(cx, &root));
+            found.extend(cloud::look(cx));
         }
-        found.extend(volumes(driver, configured));
+        found.extend(volumes(cx, configured));
         if !is_hidden {
-            found.extend(marks(driver, running));
+            found.extend(marks(cx, running));
         }
-        found.extend(shield::maps(driver, &system));
+        found.extend(shield::maps(cx, &system));
         if !is_hidden {
-            found.extend(shield::shield(driver, &system));
+            found.extend(shield::shield(cx, &system));
         }
         Ok(found)
     });
@@ -111,9 +112,9 @@ const OF_THE_CONFIGURATION: [&str; 5] =
     ["credentials", "log", "free space", "propagation", "cloud"];
 
 /// The volumes that are not well: by the same verdict as everywhere.
-fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
+fn volumes(cx: &Context<'_>, configured: &Configured) -> Vec<Finding> {
     const CHECK: &str = "volumes";
-    let status = status::look(driver, &configured.config, &[], &[]);
+    let status = status::look(cx, &configured.config, &[], &[]);
     let finding = |row: &status::Row| {
         let id = row.facts.id.as_ref().map(ToString::to_string);
         let id =
@@ -146,9 +147,9 @@ fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
             format!("{count} on this machine, and nothing is wrong with any"),
         ));
     }
-    found.extend(notes(driver, &status.volumes));
+    found.extend(notes(cx, &status.volumes));
     found.extend(status.volumes.iter().filter_map(|row| {
-        let disagreement = explain::udev_entry(driver, row)?.disagreement?;
+        let disagreement = explain::udev_entry(cx, row)?.disagreement?;
         let disk = &row.facts.disk.proven()?.name;
         Some(Finding::warning(
             machine::UDEV,
@@ -163,17 +164,15 @@ fn volumes(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
 
 /// A kubelet that let go of a volume and was restarted does not tell a controller any more that it is
 /// in use: then the mark in the cloud alone stops a detach from elsewhere.
-fn marks(driver: &Driver<'_>, kubelet: Option<&Kubelet>) -> Option<Finding> {
+fn marks(cx: &Context<'_>, kubelet: Option<&Kubelet>) -> Option<Finding> {
     if kubelet?.attacher == Attacher::Kubelet {
         return None;
     }
     let forbidden = || {
-        let records = driver.ports.records.list().unwrap_or_default();
+        let records = cx.store.records.list().unwrap_or_default();
         records.iter().any(|record| record.notes_forbidden.is_some())
     };
-    let why = driver
-        .marks
-        .why_no_marks()
+    let why = remote_mark::why_no_marks(cx)
         .or_else(|| forbidden().then_some("the cloud allows no notes with volumes"))?;
     Some(Finding::error(
         "marks",
@@ -188,10 +187,10 @@ fn marks(driver: &Driver<'_>, kubelet: Option<&Kubelet>) -> Option<Finding> {
 
 /// Where the cloud allows no notes, that a volume has data is known to the machine alone that mounted
 /// it.
-fn notes(driver: &Driver<'_>, rows: &[status::Row]) -> Option<Finding> {
+fn notes(cx: &Context<'_>, rows: &[status::Row]) -> Option<Finding> {
     let mut refused = rows.iter().filter_map(|row| row.facts.record.notes_forbidden.as_deref());
     let first = refused.next()?;
-    let advice = driver.ports.cloud.advice(Trouble::NotesForbidden);
+    let advice = cx.cloud.advice(Trouble::NotesForbidden);
     Some(Finding::warning(
         "notes",
         format!(

@@ -1,16 +1,16 @@
 //! Maps of the driver's own: which volumes have one, and what of this machine is in their way.
 
 use super::for_root::not_looked_at;
-use crate::driver::Driver;
+use crate::driver::Context;
 use crate::model::policy::ShieldMode;
 use crate::model::report::finding::Finding;
 use crate::model::text::several;
 use crate::node::system::{self, System};
 
 /// Volumes that are mounted through maps, told where there are any.
-pub(super) fn maps(driver: &Driver<'_>, system: &System) -> Option<Finding> {
+pub(super) fn maps(cx: &Context<'_>, system: &System) -> Option<Finding> {
     const CHECK: &str = "maps";
-    let volumes = match driver.ports.maps.volumes() {
+    let volumes = match cx.host.maps.volumes() {
         Ok(volumes) if volumes.is_empty() => return None,
         Ok(volumes) => volumes,
         Err(error) => return Some(not_looked_at(CHECK, error)),
@@ -27,7 +27,7 @@ pub(super) fn maps(driver: &Driver<'_>, system: &System) -> Option<Finding> {
         several(names.len(), "volume is", "volumes are"),
         names.join(", ")
     );
-    if driver.ports.shield.mode == ShieldMode::On && !does_panic {
+    if cx.policy.shield.mode == ShieldMode::On && !does_panic {
         return Some(Finding::ok(CHECK, found));
     }
     Some(Finding::warning(
@@ -41,8 +41,8 @@ pub(super) fn maps(driver: &Driver<'_>, system: &System) -> Option<Finding> {
 const CHECK: &str = "shield";
 
 /// Whether the kernel makes such maps, and what would be in their way, where the configuration asks for them.
-pub(super) fn shield(driver: &Driver<'_>, system: &System) -> Vec<Finding> {
-    if driver.ports.shield.mode == ShieldMode::Off {
+pub(super) fn shield(cx: &Context<'_>, system: &System) -> Vec<Finding> {
+    if cx.policy.shield.mode == ShieldMode::Off {
         return Vec::new();
     }
     let modules = format!("/lib/modules/{}", system::kernel_release());

@@ -3,7 +3,7 @@
 
 use super::for_root::not_looked_at;
 use super::{cloud, files, kubelet, machine, written};
-use crate::driver::Driver;
+use crate::driver::Context;
 use crate::model::report::facts::{CloudFact, MountFact, MountedOn, Role};
 use crate::model::report::finding::{Finding, Level};
 use crate::model::text::several;
@@ -26,13 +26,13 @@ pub(super) fn look(configured: &Configured) -> Vec<Finding> {
     let root = configured.config.paths.kubelet_root.as_deref();
     let all = System::default().kubelets();
     found.extend(ours(&all, root).map(|one| kubelet::root(one, configured)));
-    let seen = configured.with_patient_driver("doctor", PATIENCE, |driver| {
-        let mut found = cloud::look(driver);
+    let seen = configured.with_patient_context("doctor", PATIENCE, |cx| {
+        let mut found = cloud::look(cx);
         // A cloud that says nothing says nothing of each volume: once is enough.
         if found.iter().all(|one| one.level < Level::Skipped) {
-            found.extend(mounted(driver, configured));
+            found.extend(mounted(cx, configured));
         }
-        found.push(machine::sight(driver));
+        found.push(machine::sight(cx));
         Ok(found)
     });
     match seen {
@@ -44,12 +44,12 @@ pub(super) fn look(configured: &Configured) -> Vec<Finding> {
 
 /// Each volume that is mounted in a folder of kubelet's: it must be known, attached here, and the disk
 /// under its mounts must be its own.
-fn mounted(driver: &Driver<'_>, configured: &Configured) -> Vec<Finding> {
+fn mounted(cx: &Context<'_>, configured: &Configured) -> Vec<Finding> {
     const CHECK: &str = "volumes";
-    if let Err(error) = driver.ports.mounts.table() {
+    if let Err(error) = cx.host.mounts.table() {
         return vec![Finding::error(CHECK, error.cause, "is /proc mounted?")];
     }
-    let status = status::look(driver, &configured.config, &[], &[]);
+    let status = status::look(cx, &configured.config, &[], &[]);
     let rows: Vec<_> = status.volumes.iter().filter(|row| kubelets(row).next().is_some()).collect();
     let mut found: Vec<_> = rows
         .iter()

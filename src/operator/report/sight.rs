@@ -1,17 +1,16 @@
 //! What a report sees of the volumes, and which of them it tells in full.
 
 use crate::cli::TypedVolume;
-use crate::driver::Driver;
+use crate::driver::Context;
 use crate::model::disk::device::UdevEntry;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::known_volume::KnownVolume;
 use crate::model::report::health::Health;
 use crate::operator::configured::Configured;
-use crate::operator::explain;
 use crate::operator::holders::{self, Holding};
-use crate::operator::naming;
 use crate::operator::status::{self, Row, Status};
+use crate::operator::{explain, naming};
 
 /// So many volumes have all their facts in a report.
 pub(super) const EXPLAINED: usize = 30;
@@ -48,10 +47,10 @@ pub(super) fn look(
 ) -> Result<Sight> {
     let config = &configured.config;
     let mut unknown = None;
-    let seen = configured.with_driver("report", |driver| {
+    let seen = configured.with_context("report", |cx| {
         let mut sight = Sight::default();
         if let Some(TypedVolume(typed)) = volume {
-            match naming::volume_to_look_at(driver, typed, config) {
+            match naming::volume_to_look_at(cx, typed, config) {
                 Ok(meant) => sight.meant = Some(meant),
                 Err(error) if configured.trouble.is_none() => {
                     unknown = Some(error.clone());
@@ -61,8 +60,8 @@ pub(super) fn look(
             }
         }
         let also: Vec<VolumeId> = sight.meant.iter().filter_map(|meant| meant.id.clone()).collect();
-        let status = status::look(driver, config, unseen, &also);
-        sight.explained = explained(driver, &sight, &status);
+        let status = status::look(cx, config, unseen, &also);
+        sight.explained = explained(cx, &sight, &status);
         sight.status = Some(status);
         Ok(sight)
     });
@@ -75,7 +74,7 @@ pub(super) fn look(
 
 /// Those that are not well, the worst first, or the one that was asked for.
 fn explained(
-    driver: &Driver<'_>,
+    cx: &Context<'_>,
     sight: &Sight,
     status: &Status,
 ) -> Vec<(usize, Holding, Option<UdevEntry>)> {
@@ -84,6 +83,6 @@ fn explained(
         None => row.verdict.health != Health::Ok,
     };
     let rows = status.volumes.iter().enumerate().filter(|(_, row)| is_asked(row));
-    let seen = |(place, row)| (place, holders::look(driver, row), explain::udev_entry(driver, row));
+    let seen = |(place, row)| (place, holders::look(cx, row), explain::udev_entry(cx, row));
     rows.take(EXPLAINED).map(seen).collect()
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
 use crate::lookup::memory::staged;
+use crate::model::policy::GuardPolicy;
 use crate::model::record::DiskMoment;
 use std::path::Path;
 
@@ -26,28 +27,28 @@ fn on_a_machine<T>(
     cloud: &FakeCloud,
     guard: &GuardPolicy,
     devices: &FakeDevices,
-    work: impl FnOnce(&RemoteMarks<'_>) -> T,
+    work: impl FnOnce(&Context<'_>) -> T,
 ) -> T {
     let made_up = MadeUp { guard: guard.clone(), ..MadeUp::with(cloud, devices) };
-    made_up.drive(|driver| work(driver.marks))
+    made_up.drive(|cx| work(cx))
 }
 
-fn with<T>(cloud: &FakeCloud, work: impl FnOnce(&RemoteMarks<'_>) -> T) -> T {
+fn with<T>(cloud: &FakeCloud, work: impl FnOnce(&Context<'_>) -> T) -> T {
     on_a_machine(cloud, &GuardPolicy::default(), &FakeDevices::default(), work)
 }
 
 /// The record of a volume that is mounted, as far as marks go.
-fn mount(marks: &RemoteMarks<'_>) {
+fn mount(cx: &Context<'_>) {
     let staged = mounted().staged.unwrap();
-    marks.records.update(&id(), |record| record.is_staged(staged)).unwrap();
+    cx.store.records.update(&id(), |record| record.is_staged(staged)).unwrap();
 }
 
-fn unmount(marks: &RemoteMarks<'_>) {
-    marks.records.update(&id(), VolumeRecord::is_unstaged).unwrap();
+fn unmount(cx: &Context<'_>) {
+    cx.store.records.update(&id(), VolumeRecord::is_unstaged).unwrap();
 }
 
-fn remembered(marks: &RemoteMarks<'_>) -> VolumeRecord {
-    marks.records.load(&id())
+fn remembered(cx: &Context<'_>) -> VolumeRecord {
+    cx.store.records.load(&id())
 }
 
 fn volume(cloud: &FakeCloud) -> CloudVolume {
@@ -61,25 +62,25 @@ fn change(cloud: &FakeCloud, change: impl FnOnce(&mut CloudVolume)) {
 #[test]
 fn a_mount_leaves_its_mark_once_and_its_unmount_takes_it_back() {
     let cloud = cloud(&["here"]);
-    with(&cloud, |marks| {
-        mount(marks);
-        assert!(marks.owes_mark(&remembered(marks)));
-        marks.mark_mounted(&id());
+    with(&cloud, |cx| {
+        mount(cx);
+        assert!(owes_mark(cx, &remembered(cx)));
+        mark_mounted(cx, &id());
         assert_eq!(volume(&cloud).mounted_on, Some(server("here")));
         assert_eq!(volume(&cloud).life, Some(Life::HasData), "with the same note");
-        let record = remembered(marks);
+        let record = remembered(cx);
         assert!(record.is_marked && record.is_life_told && record.mark_asked.is_none());
-        assert!(!marks.owes_mark(&record));
-        assert!(marks.is_marked_or_cannot_be(&id()));
+        assert!(!owes_mark(cx, &record));
+        assert!(is_marked_or_cannot_be(cx, &id()));
         assert_eq!(cloud.notes.get(), 1);
         // While it is mounted it stays.
-        marks.unmark_mounted(&id());
-        assert!(volume(&cloud).is_marked() && remembered(marks).is_marked);
-        unmount(marks);
-        marks.unmark_mounted(&id());
-        assert!(!volume(&cloud).is_marked() && !remembered(marks).may_have_mark());
+        unmark_mounted(cx, &id());
+        assert!(volume(&cloud).is_marked() && remembered(cx).is_marked);
+        unmount(cx);
+        unmark_mounted(cx, &id());
+        assert!(!volume(&cloud).is_marked() && !remembered(cx).may_have_mark());
         assert_eq!(cloud.notes.get(), 2);
-        marks.unmark_mounted(&id());
+        unmark_mounted(cx, &id());
         assert_eq!(cloud.notes.get(), 2, "there is none");
     });
 }
@@ -90,11 +91,11 @@ fn a_mark_stays_while_the_disk_is_used() {
     for used in [u32::MAX, 0] {
         let disk =
             FakeDevices { used: used.into(), ..FakeDevices::default().with("vdb", SIZE, "v-1") };
-        on_a_machine(&cloud, &GuardPolicy::default(), &disk, |marks| {
-            mount(marks);
-            marks.mark_mounted(&id());
-            unmount(marks);
-            marks.unmark_mounted(&id());
+        on_a_machine(&cloud, &GuardPolicy::default(), &disk, |cx| {
+            mount(cx);
+            mark_mounted(cx, &id());
+            unmount(cx);
+            unmark_mounted(cx, &id());
         });
         assert_eq!(volume(&cloud).is_marked(), used > 0);
     }
@@ -106,46 +107,46 @@ fn a_machine_that_leaves_no_marks_tells_of_data_alone() {
     let not_remote = GuardPolicy { remote: false, ..GuardPolicy::default() };
     for (policy, why) in [(off, "guard.mode is off"), (not_remote, "guard.remote is off")] {
         let cloud = cloud(&["here"]);
-        on_a_machine(&cloud, &policy, &FakeDevices::default(), |marks| {
-            assert_eq!(marks.why_no_marks(), Some(why));
-            mount(marks);
-            marks.mark_mounted(&id());
-            assert!(!volume(&cloud).is_marked() && !remembered(marks).may_have_mark());
+        on_a_machine(&cloud, &policy, &FakeDevices::default(), |cx| {
+            assert_eq!(why_no_marks(cx), Some(why));
+            mount(cx);
+            mark_mounted(cx, &id());
+            assert!(!volume(&cloud).is_marked() && !remembered(cx).may_have_mark());
             assert_eq!(volume(&cloud).life, Some(Life::HasData));
-            assert!(remembered(marks).is_life_told);
-            marks.mark_mounted(&id());
+            assert!(remembered(cx).is_life_told);
+            mark_mounted(cx, &id());
             assert_eq!(cloud.notes.get(), 1, "that is told once");
-            assert!(!marks.owes_mark(&remembered(marks)) && marks.is_marked_or_cannot_be(&id()));
+            assert!(!owes_mark(cx, &remembered(cx)) && is_marked_or_cannot_be(cx, &id()));
             // A mark that is there is not this machine's to take away.
             change(&cloud, |volume| volume.mounted_on = Some(server("here")));
             change(&cloud, |volume| volume.attachments.clear());
-            marks.end_mark_of_before(&volume(&cloud), &server("here"));
+            end_mark_of_before(cx, &volume(&cloud), &server("here"));
             assert!(volume(&cloud).is_marked());
         });
     }
     let no_marks = FakeCloud::default().with("v-1", SIZE, &["here"]);
-    with(&no_marks, |marks| {
-        assert_eq!(marks.why_no_marks(), Some("this cloud keeps no marks"));
-        marks.mark_mounted(&id());
+    with(&no_marks, |cx| {
+        assert_eq!(why_no_marks(cx), Some("this cloud keeps no marks"));
+        mark_mounted(cx, &id());
         assert_eq!(volume(&no_marks).life, Some(Life::HasData));
-        assert!(!remembered(marks).is_life_told, "it is repeated rather than remembered");
+        assert!(!remembered(cx).is_life_told, "it is repeated rather than remembered");
     });
-    with(&cloud(&[]), |marks| assert_eq!(marks.why_no_marks(), None));
+    with(&cloud(&[]), |cx| assert_eq!(why_no_marks(cx), None));
 }
 
 #[test]
 fn a_cloud_that_allows_no_notes_is_remembered_until_it_does() {
     let cloud = cloud(&["here"]);
-    with(&cloud, |marks| {
+    with(&cloud, |cx| {
         cloud.forbids_notes.set(true);
-        mount(marks);
-        assert!(marks.is_marked_or_cannot_be(&id()), "the pod must do without");
-        let record = remembered(marks);
+        mount(cx);
+        assert!(is_marked_or_cannot_be(cx, &id()), "the pod must do without");
+        let record = remembered(cx);
         assert_eq!(record.notes_forbidden.as_deref(), Some("no notes for this user"));
-        assert!(!record.is_marked && !marks.owes_mark(&record));
+        assert!(!record.is_marked && !owes_mark(cx, &record));
         cloud.forbids_notes.set(false);
-        marks.mark_mounted(&id());
-        assert_eq!(remembered(marks).notes_forbidden, None);
+        mark_mounted(cx, &id());
+        assert_eq!(remembered(cx).notes_forbidden, None);
         assert!(volume(&cloud).is_marked());
     });
 }
@@ -153,15 +154,15 @@ fn a_cloud_that_allows_no_notes_is_remembered_until_it_does() {
 #[test]
 fn a_cloud_that_is_down_is_told_later() {
     let cloud = cloud(&["here"]);
-    with(&cloud, |marks| {
+    with(&cloud, |cx| {
         cloud.is_down.set(true);
-        mount(marks);
-        assert!(!marks.is_marked_or_cannot_be(&id()));
-        assert!(marks.note_data(&id()).is_err());
-        assert!(marks.owes_mark(&remembered(marks)));
-        unmount(marks);
+        mount(cx);
+        assert!(!is_marked_or_cannot_be(cx, &id()));
+        assert!(note_data(cx, &id()).is_err());
+        assert!(owes_mark(cx, &remembered(cx)));
+        unmount(cx);
         cloud.is_down.set(false);
-        marks.unmark_mounted(&id());
+        unmark_mounted(cx, &id());
         assert_eq!(volume(&cloud).life, Some(Life::HasData), "what it wrote stays");
         assert!(!volume(&cloud).is_marked());
     });
@@ -170,23 +171,23 @@ fn a_cloud_that_is_down_is_told_later() {
 #[test]
 fn after_a_heal_a_mark_that_went_with_the_disk_is_left_anew() {
     let cloud = cloud(&["here"]);
-    with(&cloud, |marks| {
-        mount(marks);
-        marks.mark_healed(&id());
+    with(&cloud, |cx| {
+        mount(cx);
+        mark_healed(cx, &id());
         assert_eq!(cloud.notes.get(), 0, "it had none");
-        marks.mark_mounted(&id());
-        marks.mark_healed(&id());
+        mark_mounted(cx, &id());
+        mark_healed(cx, &id());
         assert_eq!(cloud.notes.get(), 1, "it is there still");
         change(&cloud, |volume| volume.mounted_on = None);
-        marks.doubt_mark(&id());
-        assert!(marks.owes_mark(&remembered(marks)));
-        marks.mark_healed(&id());
+        doubt_mark(cx, &id());
+        assert!(owes_mark(cx, &remembered(cx)));
+        mark_healed(cx, &id());
         assert_eq!(volume(&cloud).mounted_on, Some(server("here")));
-        assert!(!marks.owes_mark(&remembered(marks)), "what was in doubt is known");
+        assert!(!owes_mark(cx, &remembered(cx)), "what was in doubt is known");
         // Where it cannot be asked for it is asked for later.
         cloud.is_down.set(true);
-        marks.mark_healed(&id());
-        assert!(marks.owes_mark(&remembered(marks)));
+        mark_healed(cx, &id());
+        assert!(owes_mark(cx, &remembered(cx)));
     });
 }
 
@@ -194,27 +195,27 @@ fn after_a_heal_a_mark_that_went_with_the_disk_is_left_anew() {
 fn each_reader_of_a_shared_volume_has_its_own_mark() {
     let cloud = cloud(&["here", "there"]);
     change(&cloud, |volume| volume.mounted_on = Some(server("there")));
-    with(&cloud, |marks| {
-        mount(marks);
-        marks.mark_mounted(&id());
-        let (now, record) = (volume(&cloud), remembered(marks));
+    with(&cloud, |cx| {
+        mount(cx);
+        mark_mounted(cx, &id());
+        let (now, record) = (volume(&cloud), remembered(cx));
         assert_eq!(now.mounted_on, Some(server("there")));
         assert!(now.mounted_beside.contains(&server("here")));
         assert_eq!((record.is_marked, record.marked_beside), (false, Some(server("here"))));
         // A detach by force takes it away without a word.
         change(&cloud, |volume| volume.mounted_beside.clear());
-        marks.mark_healed(&id());
+        mark_healed(cx, &id());
         assert!(volume(&cloud).mounted_beside.contains(&server("here")));
-        unmount(marks);
-        marks.unmark_mounted(&id());
+        unmount(cx);
+        unmark_mounted(cx, &id());
         let now = volume(&cloud);
         assert!(now.mounted_beside.is_empty() && now.mounted_on == Some(server("there")));
     });
     // The mark of a server that does not have the volume any more is not kept.
     let cloud = self::cloud(&["here"]);
     change(&cloud, |volume| volume.mounted_on = Some(server("there")));
-    with(&cloud, |marks| {
-        marks.mark_mounted(&id());
+    with(&cloud, |cx| {
+        mark_mounted(cx, &id());
         assert_eq!(volume(&cloud).mounted_on, Some(server("here")));
     });
 }
@@ -224,34 +225,34 @@ fn the_mark_of_an_earlier_life_ends_before_an_attach() {
     for (servers, is_kept) in [(&["here"][..], true), (&[], false)] {
         let cloud = cloud(servers);
         change(&cloud, |volume| volume.mounted_on = Some(server("here")));
-        with(&cloud, |marks| marks.end_mark_of_before(&volume(&cloud), &server("here")));
+        with(&cloud, |cx| end_mark_of_before(cx, &volume(&cloud), &server("here")));
         assert_eq!(volume(&cloud).is_marked(), is_kept);
     }
     let cloud = cloud(&[]);
-    with(&cloud, |marks| marks.end_mark_of_before(&volume(&cloud), &server("here")));
+    with(&cloud, |cx| end_mark_of_before(cx, &volume(&cloud), &server("here")));
     assert_eq!(cloud.notes.get(), 0, "there is none");
 }
 
 #[test]
 fn a_mark_that_was_asked_for_and_not_answered_may_still_come() {
     let cloud = cloud(&["here"]);
-    with(&cloud, |marks| {
-        mount(marks);
+    with(&cloud, |cx| {
+        mount(cx);
         let ask = |at: u64| {
-            marks.records.update(&id(), |record| {
+            cx.store.records.update(&id(), |record| {
                 record.mark_asked_at = Some(at);
                 record.mark_asked = Some(server("here"));
             })
         };
         let now = millis_since_boot();
-        unmount(marks);
+        unmount(cx);
         ask(now).unwrap();
-        marks.unmark_mounted(&id());
-        assert!(remembered(marks).may_have_mark(), "the timer looks for it once more");
+        unmark_mounted(cx, &id());
+        assert!(remembered(cx).may_have_mark(), "the timer looks for it once more");
         for at in [now.saturating_sub(600_000), now + 600_000] {
             ask(at).unwrap();
-            marks.unmark_mounted(&id());
-            assert!(!remembered(marks).may_have_mark(), "{at}: it has had its time");
+            unmark_mounted(cx, &id());
+            assert!(!remembered(cx).may_have_mark(), "{at}: it has had its time");
         }
     });
 }

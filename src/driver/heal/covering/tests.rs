@@ -1,6 +1,9 @@
 use super::*;
-use crate::fakes::{FakeCloud, FakeDevices, FakeMap, with_disks};
+use crate::Store;
+use crate::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
+use crate::host::records::Records;
 use crate::lookup::memory;
+use crate::model::policy::ShieldPolicy;
 use crate::model::record::{Staged, VolumeRecord};
 use crate::model::shield::own_map::OwnMap;
 
@@ -59,29 +62,19 @@ impl Scene {
         self.devices.disks[0].0.clone()
     }
 
-    fn with<T>(&self, work: impl FnOnce(&Covering<'_>) -> T) -> T {
-        let cloud = &FakeCloud::default();
-        let (devices, maps, records) = (&self.devices, &self.maps, &self.records());
-        let deadline = Deadline::after(self.limit);
-        with_disks(cloud, devices, records, deadline, |disks| {
-            work(&Covering {
-                cloud,
-                devices,
-                maps,
-                records,
-                shield: &ShieldPolicy { mode: self.mode, patience: 2 },
-                heal_mode: self.heal_mode,
-                deadline,
-                disks,
-                own_maps: &OwnMaps { maps, deadline },
-            })
-        })
+    fn with<T>(&self, work: impl FnOnce(&Context<'_>) -> T) -> T {
+        let (cloud, records) = (FakeCloud::default(), self.records());
+        let shield = ShieldPolicy { mode: self.mode, patience: 2 };
+        let (heal, limit) = (self.heal_mode, self.limit);
+        let machine = MadeUp::with(&cloud, &self.devices);
+        let machine = MadeUp { maps: &self.maps, heal, shield, limit, ..machine };
+        machine.drive(|cx| work(&Context { store: Store { records: &records, ..cx.store }, ..*cx }))
     }
 
     /// What a new mount of this kind is made through.
     fn cover(&self, kind: FsType, wish: (Option<ShieldMode>, bool)) -> Result<Option<MapOverDisk>> {
         let found = FileSystem { kind, ..FileSystem::of_a_test("", 1 << 30) };
-        self.with(|covering| covering.cover(&Self::id(), &self.disk(), &found, wish))
+        self.with(|cx| cover(cx, &Self::id(), &self.disk(), &found, wish))
     }
 
     fn done(&self) -> Vec<&'static str> {
@@ -109,7 +102,7 @@ fn a_map_that_no_disk_would_be_put_under_waits_for_none() {
         let devices = FakeDevices::default().with("dm-0", 5, ID);
         let scene = Scene::new(Some(OwnMap::of_a_test(true, true, true)), devices);
         let covered = MapOverDisk { map: scene.disk(), mark: mark.clone(), was_open };
-        let told = scene.with(|covering| covering.journal(&Scene::id(), &covered));
+        let told = scene.with(|cx| journal(cx, &Scene::id(), &covered));
         assert_eq!((told, scene.done()), (mark.filter(|_| was_open), done));
     }
 }
@@ -188,7 +181,7 @@ fn what_a_map_that_is_there_is_remembered_by_is_told_by_a_journal_at_work() {
 #[test]
 fn a_mount_that_a_killed_call_made_is_compared_and_remembered() {
     let noted = |scene: &Scene, disk: &Device| {
-        scene.with(|covering| covering.note_found(&Scene::id(), disk));
+        scene.with(|cx| note_found(cx, &Scene::id(), disk));
         scene.record().staged.and_then(|staged| staged.journal)
     };
     let scene = |sights, journal| {

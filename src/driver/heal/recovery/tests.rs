@@ -1,6 +1,7 @@
 use super::*;
 use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
 use crate::host::files::LONGEST;
+use crate::host::records::Records;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -103,7 +104,7 @@ fn a_record_with_all_that_has_room_is_read_again() {
         let count = MOST_BYTES_OF_ALL[0] / bytes_of(&[change(0)]);
         let (folder, length) = noted((0..count).map(change).collect());
         assert!(length < LONGEST, "{name:?}: {length} bytes");
-        let known = Recovery::switching(&records(&folder).load(&id()));
+        let known = switching(&records(&folder).load(&id()));
         assert_eq!(known[0].mounts.len(), count, "{name:?}");
     }
 }
@@ -147,9 +148,9 @@ fn of_a_namespace_of_which_nothing_is_known_what_is_finished_is_forgotten_all_th
 fn what_another_boot_has_begun_means_nothing() {
     let (folder, _) = noted(vec![intent(None, b"/data")]);
     let mut record = records(&folder).load(&id());
-    assert_eq!(Recovery::switching(&record), record.switching);
+    assert_eq!(switching(&record), record.switching);
     record.switching[0].boot = "another".to_owned();
-    assert_eq!(Recovery::switching(&record), []);
+    assert_eq!(switching(&record), []);
 }
 
 fn mount(number: &str, target: &str) -> Mount {
@@ -164,18 +165,18 @@ fn namespace(number: u64, mounts: Vec<Mount>) -> NamespaceUse {
 fn after_a_kill<T>(
     namespaces: FakeNamespaces,
     left_in: &[u64],
-    work: impl FnOnce(&Recovery<'_>) -> T,
+    work: impl FnOnce(&Context<'_>) -> T,
 ) -> (T, Vec<String>, usize) {
     let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
     let made_up = MadeUp { namespaces, ..MadeUp::with(&cloud, &devices) };
-    let (answer, count) = made_up.drive(|driver| {
+    let (answer, count) = made_up.drive(|cx| {
         for number in left_in {
             let (sign, changes) = (NamespaceSign::of_number(*number), vec![intent(None, b"/data")]);
             let note = |record: &mut VolumeRecord| record.will_switch(&boot_id(), sign, changes);
-            driver.ports.records.update(&id(), note).unwrap();
+            cx.store.records.update(&id(), note).unwrap();
         }
-        let answer = work(driver.recovery);
-        (answer, driver.ports.records.load(&id()).switching.len())
+        let answer = work(cx);
+        (answer, cx.store.records.load(&id()).switching.len())
     });
     (answer, made_up.namespaces.done.take(), count)
 }
@@ -188,7 +189,7 @@ fn with(numbers: &[u64], is_broken: bool) -> FakeNamespaces {
 
 #[test]
 fn what_a_killed_heal_left_is_put_right_and_what_has_gone_is_forgotten() {
-    let set_back = |recovery: &Recovery<'_>| recovery.set_back(&id());
+    let set_back = |cx: &Context<'_>| set_back(cx, &id());
     assert_eq!(after_a_kill(with(&[1], false), &[], set_back), (None, vec![], 0));
     let (failed, done, remembered) = after_a_kill(with(&[1, 2], false), &[1, 2, 3], set_back);
     assert_eq!((failed, remembered), (Some(vec![]), 2), "that of the third is no more");
@@ -199,7 +200,7 @@ fn what_a_killed_heal_left_is_put_right_and_what_has_gone_is_forgotten() {
 
 #[test]
 fn where_nothing_is_switched_any_more_only_what_is_not_put_right_is_remembered() {
-    let for_good = |recovery: &Recovery<'_>| recovery.set_back_for_good(&id());
+    let for_good = |cx: &Context<'_>| set_back_for_good(cx, &id());
     let ((), done, remembered) = after_a_kill(with(&[1], false), &[1], for_good);
     assert_eq!((done.len(), remembered), (1, 0));
     let ((), _, remembered) = after_a_kill(with(&[1], true), &[1], for_good);
@@ -210,12 +211,11 @@ fn where_nothing_is_switched_any_more_only_what_is_not_put_right_is_remembered()
 fn a_record_that_is_full_has_no_room_for_more() {
     let much = |bytes: usize| MountIntent { propagation: "x".repeat(bytes), ..intent(None, b"/b") };
     let one = (NamespaceSign::of_number(1), vec![much(1 << 20)]);
-    let (rooms, ..) = after_a_kill(FakeNamespaces::default(), &[2], |recovery| {
-        [0, 5 << 20, 6 << 20].map(|more| recovery.has_room_for(&id(), &one, 2, more))
+    let (rooms, ..) = after_a_kill(FakeNamespaces::default(), &[2], |cx| {
+        [0, 5 << 20, 6 << 20].map(|more| has_room_for(cx, &id(), &one, 2, more))
     });
     assert_eq!(rooms, [true, false, false]);
-    let (begun, ..) =
-        after_a_kill(FakeNamespaces::default(), &[2], |recovery| recovery.begun(&id()));
+    let (begun, ..) = after_a_kill(FakeNamespaces::default(), &[2], |cx| begun(cx, &id()));
     assert_eq!(begun.len(), 1);
 }
 
@@ -233,7 +233,7 @@ fn a_dead_disk_is_kept_by_one_of_its_own_mounts_wherever_that_is() {
     };
     let soon = Deadline::after(Duration::from_secs(5));
     let ((kept, unkept), done, _) =
-        after_a_kill(FakeNamespaces::default(), &[], |recovery| recovery.keep_dead(&stale, soon));
+        after_a_kill(FakeNamespaces::default(), &[], |cx| keep_dead(cx, &stale, soon));
     assert_eq!(done, ["keep 1 in 0", "keep 1 in 5", "keep 1 in 6", "keep 2 in 0", "keep 2 in 5"]);
     assert!(kept.is_empty());
     let numbers: Vec<_> = unkept.into_iter().map(|(number, _)| number).collect();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::Driver;
+use crate::Context;
 use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
 use crate::host::machine::boot_id;
 use crate::model::cgroup::Owner;
@@ -189,25 +189,24 @@ fn healed(
     namespaces: FakeNamespaces,
     known: Vec<NamespaceUse>,
     is_all_known: bool,
-    before: impl FnOnce(&Driver<'_>),
+    before: impl FnOnce(&Context<'_>),
 ) -> Came {
     let cloud = FakeCloud::default();
     let devices = FakeDevices::default().with("vdb", 1 << 30, "v-1");
     let disk = devices.disks[0].0.clone();
     let made_up = MadeUp { namespaces, ..MadeUp::with(&cloud, &devices) };
-    let (healed, record) = made_up.drive(|driver| {
-        before(driver);
+    let (healed, record) = made_up.drive(|cx| {
+        before(cx);
         let pod = ConsumerId::parse("u-1").unwrap();
         let note_pod =
             |record: &mut VolumeRecord| drop(record.consumers.insert(pod, String::new()));
-        driver.ports.records.update(&id(), note_pod).unwrap();
+        cx.store.records.update(&id(), note_pod).unwrap();
         let (own, untold, dead) = (Vec::new(), None, vec![dead()]);
         let stale = StaleMounts { disk: None, dead, own, elsewhere: known, untold, is_all_known };
         let fresh = File::open("/dev/null").unwrap();
         let shares = TimeShares::of(Deadline::after(Duration::from_secs(20)), false);
-        let replacement = driver.healing.replacement;
-        let healed = replacement.switch_everywhere(&id(), (&stale, &disk), &fresh, false, shares);
-        (healed.unwrap(), driver.ports.records.load(&id()))
+        let healed = switch_everywhere(cx, &id(), (&stale, &disk), &fresh, false, shares);
+        (healed.unwrap(), cx.store.records.load(&id()))
     });
     let namespaces = made_up.namespaces;
     Came { healed, done: namespaces.done.take(), looks: namespaces.looks.get(), record }
@@ -273,7 +272,7 @@ fn a_namespace_that_opens_later_is_switched_then_and_looked_after_once_more() {
     assert_eq!(came.count("set back"), 2, "{:?}", came.done);
     assert_eq!((&came.healed.left[..], came.record.switching.len()), (&[][..], 0));
 
-    let begun = |driver: &Driver<'_>| {
+    let begun = |cx: &Context<'_>| {
         let mounts = vec![MountIntent {
             id: Some(7),
             number: dead(),
@@ -283,7 +282,7 @@ fn a_namespace_that_opens_later_is_switched_then_and_looked_after_once_more() {
         let note = |record: &mut VolumeRecord| {
             record.will_switch(&boot_id(), NamespaceSign::of_number(1), mounts);
         };
-        driver.ports.records.update(&id(), note).unwrap();
+        cx.store.records.update(&id(), note).unwrap();
     };
     let namespaces = FakeNamespaces { closed: closed(99), ..all_of(&all) };
     let came = healed(namespaces, all.to_vec(), true, begun);

@@ -1,8 +1,10 @@
 use super::*;
-use crate::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap, with_disks};
+use crate::Store;
+use crate::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap, MadeUp};
+use crate::host::records::Records;
 use crate::lookup::memory::staged;
 use crate::model::disk::journal::sights::JournalSights;
-use crate::model::policy::ShieldMode;
+use crate::model::policy::{ShieldMode, ShieldPolicy};
 use crate::model::record::{MapIntent, Staged};
 use crate::model::timestamp::Uptime;
 
@@ -12,25 +14,11 @@ fn map(has_disk: bool) -> OwnMap {
     OwnMap::of_a_test(has_disk, true, true)
 }
 
-fn with(
-    maps: &FakeMap,
-    devices: &FakeDevices,
-    records: &Records,
-    work: impl FnOnce(&ReturnedDisks<'_>),
-) {
-    let deadline = Deadline::after(Duration::from_secs(5));
-    with_disks(&FakeCloud::default(), devices, records, deadline, |disks| {
-        work(&ReturnedDisks {
-            devices,
-            maps,
-            records,
-            shield: &ShieldPolicy { mode: ShieldMode::On, patience: 2 },
-            deadline,
-            counts: &CallCounts::default(),
-            disks,
-            own_maps: &OwnMaps { maps, deadline },
-        });
-    });
+fn with(maps: &FakeMap, devices: &FakeDevices, records: &Records, work: impl FnOnce(&Context<'_>)) {
+    let cloud = FakeCloud::default();
+    let shield = ShieldPolicy { mode: ShieldMode::On, patience: 2 };
+    let made_up = MadeUp { maps, shield, ..MadeUp::with(&cloud, devices) };
+    made_up.drive(|cx| work(&Context { store: Store { records, ..cx.store }, ..*cx }));
 }
 
 /// Looks so often after a map that waits for so long already; answers what was done, and what is remembered.
@@ -48,9 +36,9 @@ fn looked(
     let wait = waited.map(|ago| MapWait { since: since(ago), cause, not_switched: None });
     records.update(&id, |record| record.map_wait = wait).unwrap();
     let maps = FakeMap::of(Some(map));
-    with(&maps, devices, &records, |returned| {
+    with(&maps, devices, &records, |cx| {
         for _ in 0..times {
-            assert!(matches!(returned.look_after(&id), Returned::Not | Returned::Fails(_)));
+            assert!(matches!(look_after(cx, &id), Returned::Not | Returned::Fails(_)));
         }
     });
     (maps.done.into_inner(), records.load(&id).map_wait)
@@ -72,19 +60,19 @@ fn the_time_is_kept_without_a_look_at_the_disk() {
     let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
     let id = VolumeId::parse(ID).unwrap();
     let (maps, devices) = (FakeMap::of(Some(map(false))), FakeDevices::default());
-    with(&maps, &devices, &records, |returned| {
-        assert!(returned.waits(&id));
-        returned.keep_time(&id);
+    with(&maps, &devices, &records, |cx| {
+        assert!(waits(cx, &id));
+        keep_time(cx, &id);
         let begun = records.load(&id).map_wait.unwrap();
         assert!(maps.done.borrow().is_empty(), "it has just begun");
         let since = Uptime { seconds: begun.since.seconds - 2, ..begun.since.clone() };
         records.update(&id, |record| record.map_wait = Some(MapWait { since, ..begun })).unwrap();
-        returned.keep_time(&id);
+        keep_time(cx, &id);
         assert_eq!(*maps.done.borrow(), ["end"]);
     });
     let works = FakeMap::of(Some(map(true)));
-    with(&works, &devices, &records, |returned| assert!(!returned.waits(&id)));
-    with(&FakeMap::of(None), &devices, &records, |returned| assert!(!returned.waits(&id)));
+    with(&works, &devices, &records, |cx| assert!(!waits(cx, &id)));
+    with(&FakeMap::of(None), &devices, &records, |cx| assert!(!waits(cx, &id)));
 }
 
 #[test]
@@ -137,9 +125,9 @@ fn what_fails_goes_on_on_its_own_disk_alone() {
     for (told, done) in [(FakeJournal::Told, vec![]), (FakeJournal::Lost, vec!["again"])] {
         let mut maps = FakeMap::of(Some(map.clone()));
         maps.journal = told;
-        with(&maps, &its, &records, |returned| {
-            returned.keep_time(&id);
-            let fails = matches!(returned.look_after(&id), Returned::Fails(_));
+        with(&maps, &its, &records, |cx| {
+            keep_time(cx, &id);
+            let fails = matches!(look_after(cx, &id), Returned::Fails(_));
             assert_eq!(fails, done.is_empty());
         });
         assert_eq!(maps.done.into_inner(), done);
@@ -158,7 +146,7 @@ fn the_superblock_in_memory_is_noted_once_and_of_a_map_that_works() {
     records.update(&id, |record| record.map_intent = Some(intent)).unwrap();
     let noted = |map: OwnMap| {
         let maps = FakeMap::of(Some(map));
-        with(&maps, &devices, &records, |returned| returned.note_superblock(&id));
+        with(&maps, &devices, &records, |cx| note_superblock(cx, &id));
         records.load(&id).superblocks_through(&now).to_vec()
     };
     assert!(noted(OwnMap::of_a_test(false, false, true)).is_empty(), "it waits");
@@ -187,8 +175,8 @@ fn a_map_that_is_gone_has_no_wait() {
     let (since, cause) = (uptime(), WaitCause::Gone);
     let wait = Some(MapWait { since, cause, not_switched: None });
     records.update(&id, |record| record.map_wait = wait).unwrap();
-    with(&FakeMap::of(None), &FakeDevices::default(), &records, |returned| {
-        assert!(matches!(returned.look_after(&id), Returned::Not | Returned::Fails(_)));
+    with(&FakeMap::of(None), &FakeDevices::default(), &records, |cx| {
+        assert!(matches!(look_after(cx, &id), Returned::Not | Returned::Fails(_)));
     });
     assert_eq!(records.load(&id).map_wait, None);
 }
@@ -228,8 +216,8 @@ fn a_map_whose_disk_could_not_be_compared_waits_for_none() {
         records.update(&id, |record| record.map_intent = intent).unwrap();
         let mut maps = FakeMap::of(Some(map.clone()));
         maps.journal = told;
-        with(&maps, &devices, &records, |returned| {
-            assert!(matches!(returned.look_after(&id), Returned::Not | Returned::Fails(_)));
+        with(&maps, &devices, &records, |cx| {
+            assert!(matches!(look_after(cx, &id), Returned::Not | Returned::Fails(_)));
         });
         assert_eq!(maps.done.into_inner(), done, "{is_remembered} {told:?}");
     }
@@ -258,7 +246,7 @@ fn an_unmount_that_would_wait_looks_after_the_disk_itself() {
     let is_asked = |map: OwnMap, devices: &FakeDevices| {
         let maps = FakeMap::of(Some(map));
         let mut answer = Ok(());
-        with(&maps, devices, &records, |returned| answer = returned.must_not_wait(&id));
+        with(&maps, devices, &records, |cx| answer = must_not_wait(cx, &id));
         (maps.done.into_inner(), answer.map_err(|error| error.cause))
     };
     let (none, back) = (FakeDevices::default(), FakeDevices::default().with("vdc", 16, ID));
@@ -311,8 +299,8 @@ impl Back {
         records.update(&id, |record| *record = self.record).unwrap();
         let mut maps = FakeMap::of(Some(map(false)));
         maps.sights = Some(self.sights);
-        with(&maps, &self.devices, &records, |returned| {
-            let is_back = matches!(returned.look_after(&id), Returned::Back);
+        with(&maps, &self.devices, &records, |cx| {
+            let is_back = matches!(look_after(cx, &id), Returned::Back);
             assert_eq!(is_back, maps.done.borrow().as_slice() == ["switch"]);
         });
         (maps.done.into_inner(), records.load(&id).map_wait)

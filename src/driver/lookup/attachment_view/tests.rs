@@ -1,5 +1,5 @@
 use super::*;
-use crate::fakes::FakeCloud;
+use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
 use std::cell::RefCell;
 
 fn node() -> NodeName {
@@ -10,14 +10,9 @@ fn server(name: &str) -> ServerId {
     ServerId::parse(name).unwrap()
 }
 
-fn answers(folder: &tempfile::TempDir) -> Answers {
-    Answers::below(folder.path(), "")
-}
-
-fn view<'a>(cloud: &'a FakeCloud, answers: Option<&'a Answers>) -> Attachments<'a> {
-    let (deadline, this_node) =
-        (Deadline::after(Duration::from_secs(5)), Box::leak(Box::new(node())));
-    Attachments { cloud, answers, pace: None, deadline, this_node }
+/// What is done on a machine that shares its answers.
+fn on_a_machine<T>(cloud: &FakeCloud, work: impl FnOnce(&Context<'_>) -> T) -> T {
+    MadeUp::with(cloud, &FakeDevices::default()).drive(work)
 }
 
 /// At which servers something is done by what is answered there, and what comes of it.
@@ -27,25 +22,24 @@ fn done(
     needs_proof: bool,
     answer: impl Fn(&str) -> Result<u32>,
 ) -> (Vec<String>, Result<u32>) {
-    let folder = tempfile::tempdir().unwrap();
-    let answers = answers(&folder);
-    if let Some(known) = known {
-        answers.is_server(&node(), &server(known));
-    }
     let acted = RefCell::new(Vec::new());
     let act = |server: Option<&ServerId>| {
         let name = server.map_or("none", ServerId::as_str);
         acted.borrow_mut().push(name.to_owned());
         answer(name)
     };
-    let view = view(cloud, Some(&answers));
-    let came = view.at_server_of(&node(), Asking::Anew, |_| needs_proof, act);
+    let came = on_a_machine(cloud, |cx| {
+        if let Some(known) = known {
+            cx.store.answers.is_server(&node(), &server(known));
+        }
+        at_server_of(cx, &node(), Asking::Anew, |_| needs_proof, act)
+    });
     (acted.into_inner(), came)
 }
 
 #[test]
 fn the_server_of_a_moment_ago_is_asked_for_anew_only_where_the_answer_needs_it() {
-    let cloud = FakeCloud::default();
+    let cloud = FakeCloud { is_remote: true, ..FakeCloud::default() };
     cloud.server.replace(Some(server("new")));
     let by_name = |name: &str| Ok(u32::from(name == "new"));
     let ask = |known, needs_proof| done(&cloud, known, needs_proof, by_name);
@@ -58,7 +52,7 @@ fn the_server_of_a_moment_ago_is_asked_for_anew_only_where_the_answer_needs_it()
 
 #[test]
 fn an_answer_that_needs_proof_is_none_while_the_cloud_is_down_and_a_refusal_stands() {
-    let down = FakeCloud { is_down: true.into(), ..FakeCloud::default() };
+    let down = FakeCloud { is_remote: true, is_down: true.into(), ..FakeCloud::default() };
     let ask = |needs_proof, answer: fn(&str) -> Result<u32>| {
         let (acted, came) = done(&down, Some("old"), needs_proof, answer);
         assert_eq!(acted.len(), 1);
@@ -73,19 +67,14 @@ fn an_answer_that_needs_proof_is_none_while_the_cloud_is_down_and_a_refusal_stan
 
 #[test]
 fn what_was_asked_anew_is_known_to_the_others() {
-    let (cloud, folder) = (FakeCloud::default(), tempfile::tempdir().unwrap());
-    let answers = answers(&folder);
     let act = |server: Option<&ServerId>| Ok(server.cloned());
-    for _ in 0..2 {
-        let view = view(&cloud, Some(&answers));
-        let came = view.at_server_of(&node(), Asking::Anew, |_| true, act);
-        assert_eq!(came, Ok(Some(server("node"))));
-        assert_eq!(answers.recent_server(&node()), Some(server("node")));
-    }
-    assert_eq!(
-        view(&cloud, None).at_server_of(&node(), Asking::Shared, |_| true, act),
-        Ok(Some(server("node")))
-    );
+    on_a_machine(&FakeCloud { is_remote: true, ..FakeCloud::default() }, |cx| {
+        for asking in [Asking::Anew, Asking::Anew, Asking::Shared] {
+            let came = at_server_of(cx, &node(), asking, |_| true, act);
+            assert_eq!(came, Ok(Some(server("node"))));
+            assert_eq!(cx.store.answers.recent_server(&node()), Some(server("node")));
+        }
+    });
 }
 
 #[test]
@@ -101,7 +90,7 @@ fn the_servers_side_is_asked_where_its_word_matters() {
     });
     let needs_asking = |state: &CloudVolume, server: &str, trust| {
         let server = ServerId::parse(server).unwrap();
-        view(&cloud, None).attachment_state(state, &server, trust).is_err()
+        on_a_machine(&cloud, |cx| attachment_state(cx, state, &server, trust)).is_err()
     };
     for (state, server, asked) in [
         (&settled, "here", [false, false, false, true]),
@@ -120,11 +109,10 @@ fn the_servers_side_is_asked_where_its_word_matters() {
 
 #[test]
 fn how_long_a_change_took_is_remembered() {
-    let (cloud, folder) = (FakeCloud::default(), tempfile::tempdir().unwrap());
-    let pace = Pace::below(folder.path());
-    let view = Attachments { pace: Some(&pace), ..view(&cloud, None) };
-    let asked = Instant::now();
-    view.note_pace(Change::Detach, asked, asked + Duration::from_millis(300));
-    assert_eq!(pace.usual(Change::Detach), Some(Duration::from_millis(300)));
-    assert_eq!(pace.usual(Change::Attach), None);
+    on_a_machine(&FakeCloud { is_remote: true, ..FakeCloud::default() }, |cx| {
+        let asked = Instant::now();
+        note_pace(cx, Change::Detach, asked, asked + Duration::from_millis(300));
+        assert_eq!(cx.store.pace.usual(Change::Detach), Some(Duration::from_millis(300)));
+        assert_eq!(cx.store.pace.usual(Change::Attach), None);
+    });
 }

@@ -107,7 +107,7 @@ fn namespace(lines: &[String]) -> NamespaceUse {
 fn asked<T>(
     (remembered, own): (&[u32], &[String]),
     namespaces: FakeNamespaces,
-    ask: impl FnOnce(&DiskNumbers<'_>) -> T,
+    ask: impl FnOnce(&Context<'_>) -> T,
 ) -> T {
     let cloud = FakeCloud::default();
     let mut devices = FakeDevices::default().with("vda", 1, "v-1").with("loop1", 1, "v-2");
@@ -115,13 +115,13 @@ fn asked<T>(
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let mounts = FakeMounts::of(&own);
     let made_up = MadeUp { mounts, namespaces, ..MadeUp::with(&cloud, &devices) };
-    made_up.drive(|driver| {
+    made_up.drive(|cx| {
         for minor in remembered {
             let disk = DiskMoment::of_a_test(*minor, &boot_id());
             let staged = staged(Path::new("/stage"), &disk, "ext4", UUID);
-            driver.ports.records.update(&its(), |record| record.is_staged(staged)).unwrap();
+            cx.store.records.update(&its(), |record| record.is_staged(staged)).unwrap();
         }
-        ask(driver.surveying.numbers)
+        ask(cx)
     })
 }
 
@@ -129,20 +129,21 @@ fn asked<T>(
 fn a_volume_lives_at_its_disk_and_at_dead_ones_that_its_mounts_stand_on() {
     let ours = line(5, "/dev/incloud-disk/v-1");
     let all = |own: &[String]| {
-        asked((&[], own), FakeNamespaces::default(), |numbers| {
-            let dead = numbers.known_dead_numbers_of(
+        asked((&[], own), FakeNamespaces::default(), |cx| {
+            let dead = known_dead_numbers_of(
+                cx,
                 &its(),
-                numbers.mounts.table().as_ref().map_err(Clone::clone),
+                cx.host.mounts.table().as_ref().map_err(Clone::clone),
             );
-            (numbers.numbers_of(Some(&its()), &[number(9)]), dead)
+            (numbers_of(cx, Some(&its()), &[number(9)]), dead)
         })
     };
     let now = DeviceNumber { major: 253, minor: 0 };
     assert_eq!(all(&[]), (vec![number(9), now], vec![]));
     assert_eq!(all(&[ours]), (vec![number(5), number(9), now], vec![number(5)]));
-    asked((&[], &[]), FakeNamespaces::default(), |numbers| {
-        assert_eq!(numbers.all_gone(&[number(5)]), " (on a disk that is gone)");
-        assert_eq!(numbers.all_gone(&[number(5), now]), "");
+    asked((&[], &[]), FakeNamespaces::default(), |cx| {
+        assert_eq!(all_gone(cx, &[number(5)]), " (on a disk that is gone)");
+        assert_eq!(all_gone(cx, &[number(5), now]), "");
     });
 }
 
@@ -151,15 +152,15 @@ fn a_dead_number_that_only_other_namespaces_have_is_the_volumes_if_they_say_so()
     let dead = |source: &str| {
         let namespaces = vec![namespace(&[line(5, source)])].into();
         let census = FakeNamespaces { namespaces, ..FakeNamespaces::default() };
-        asked((&[5], &[]), census, |numbers| {
-            numbers.dead_numbers_of(&its(), &MountTable::default()).unwrap()
+        asked((&[5], &[]), census, |cx| {
+            dead_numbers_of(cx, &its(), &MountTable::default()).unwrap()
         })
     };
     assert_eq!(dead("/dev/incloud-disk/v-1"), [number(5)]);
     assert_eq!(dead("/dev/incloud-disk/v-2"), []);
     assert_eq!(dead("/dev/vdb"), [], "it shows neither");
-    let blind = asked((&[5], &[]), FakeNamespaces::blind(), |numbers| {
-        numbers.dead_numbers_of(&its(), &MountTable::default()).unwrap_err()
+    let blind = asked((&[5], &[]), FakeNamespaces::blind(), |cx| {
+        dead_numbers_of(cx, &its(), &MountTable::default()).unwrap_err()
     });
     assert_eq!(blind.kind, Kind::Refused);
 }
@@ -167,11 +168,11 @@ fn a_dead_number_that_only_other_namespaces_have_is_the_volumes_if_they_say_so()
 #[test]
 fn a_number_that_went_to_another_disk_is_the_volumes_no_more_unless_its_mounts_have_it() {
     let verdicts = |remembered: &[u32], own: &[String], elsewhere: &[DeviceNumber]| {
-        asked((remembered, own), FakeNamespaces::default(), |numbers| {
-            let table = numbers.mounts.table().unwrap();
+        asked((remembered, own), FakeNamespaces::default(), |cx| {
+            let table = cx.host.mounts.table().unwrap();
             let of = |matters: fn(&MountVerdict) -> bool| {
                 let at = (&table, elsewhere);
-                let all = numbers.verdicts(&its(), at, Here::Nothing, matters).unwrap();
+                let all = verdicts(cx, &its(), at, Here::Nothing, matters).unwrap();
                 all.into_iter().map(|(number, _)| number.minor).collect::<Vec<_>>()
             };
             (of(|_| true), of(MountVerdict::is_dead))
@@ -187,12 +188,12 @@ fn a_number_that_went_to_another_disk_is_the_volumes_no_more_unless_its_mounts_h
 #[test]
 fn what_may_be_left_of_a_volume_is_told_from_what_is_anothers() {
     let left = |remembered: &[u32], own: &[String], census: FakeNamespaces| {
-        asked((remembered, own), census, |numbers| {
+        asked((remembered, own), census, |cx| {
             let pod = ConsumerId::parse("1d5c9c9e-1f55-4b1b-8a53-9c6c5a3e0001").unwrap();
             let knows =
                 |record: &mut VolumeRecord| drop(record.consumers.insert(pod, String::new()));
-            numbers.records.update(&its(), knows).unwrap();
-            numbers.is_left_behind(&its())
+            cx.store.records.update(&its(), knows).unwrap();
+            is_left_behind(cx, &its())
         })
     };
     let has = |source: &str| {
@@ -227,6 +228,6 @@ fn mounts_elsewhere_that_show_the_label_are_told_by_their_numbers() {
     let lines = [ours(5), ours(5), line(5, "/dev/vdb"), of_btrfs, line(6, "/dev/vdc")];
     let census =
         FakeNamespaces { namespaces: vec![namespace(&lines)].into(), ..FakeNamespaces::default() };
-    let told = asked((&[], &[]), census, |numbers| numbers.labelled_elsewhere(&its()).unwrap());
+    let told = asked((&[], &[]), census, |cx| labelled_elsewhere(cx, &its()).unwrap());
     assert_eq!(told, [number(5), number(5)]);
 }

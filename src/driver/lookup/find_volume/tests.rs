@@ -1,6 +1,8 @@
 use super::*;
 use crate::cloud::Attachment;
 use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
+use crate::host::records::Records;
+use crate::lookup::find_volume;
 use crate::model::cloud::request::AttachRequest;
 use std::path::PathBuf;
 
@@ -23,15 +25,15 @@ fn server() -> ServerId {
 /// The records of a machine that has had nothing to do with any volume yet, and what is asked there.
 fn asked<T>(
     (cloud, devices): (&FakeCloud, &FakeDevices),
-    ask: impl FnOnce(&Volumes<'_>, &Records) -> T,
+    ask: impl FnOnce(&Context<'_>, &Records) -> T,
 ) -> T {
-    MadeUp::with(cloud, devices).drive(|driver| ask(driver.volumes, driver.ports.records))
+    MadeUp::with(cloud, devices).drive(|cx| ask(cx, cx.store.records))
 }
 
 /// The volume that a name means at the server, "none", or the refusal.
 fn meant(cloud: &FakeCloud, called: &str) -> String {
-    let found = asked((cloud, &FakeDevices::default()), |volumes, _| {
-        volumes.volume_named(&name(called), Some(&server()))
+    let found = asked((cloud, &FakeDevices::default()), |cx, _| {
+        volume_named(cx, &name(called), Some(&server()))
     });
     match found {
         Ok(found) => found.map_or_else(|| "none".to_owned(), |id| id.to_string()),
@@ -95,15 +97,14 @@ fn a_uuid_that_is_no_volume_may_mean_what_was_attached_by_a_name_that_is_not_kno
     assert_eq!(meant(&cloud, NOWHERE), why);
     assert_eq!(meant(&cloud, "data"), "none", "what is no UUID is not meant");
     let asked_of = |recorded: &str| {
-        asked((&cloud, &FakeDevices::default()), |volumes, records| {
+        asked((&cloud, &FakeDevices::default()), |cx, records| {
             records.note_name(&name(NOWHERE), &id(recorded)).unwrap();
-            volumes.volume_named(&name(NOWHERE), Some(&server())).map_err(|error| error.cause)
+            volume_named(cx, &name(NOWHERE), Some(&server())).map_err(|error| error.cause)
         })
     };
     assert_eq!(asked_of("gone"), Ok(None), "the one that it meant is gone");
-    let none = asked((&cloud, &FakeDevices::default()), |volumes, _| {
-        volumes.volume_named(&name(NOWHERE), None)
-    });
+    let none =
+        asked((&cloud, &FakeDevices::default()), |cx, _| volume_named(cx, &name(NOWHERE), None));
     assert_eq!(none.unwrap(), None, "no server is named");
 }
 
@@ -152,19 +153,19 @@ fn of_several_that_a_name_is_recorded_for_only_what_is_at_the_server_or_comes_th
 #[test]
 fn what_this_driver_has_had_to_do_with_is_known() {
     let cloud = &FakeCloud::default();
-    asked((cloud, &FakeDevices::default()), |volumes, records| {
+    asked((cloud, &FakeDevices::default()), |cx, records| {
         let volume = FakeCloud::default().with("v-1", 1, &[]).volumes.borrow()[0].clone();
-        assert!(!volumes.is_known(&volume));
+        assert!(!is_known(cx, &volume));
         let with = |change: &dyn Fn(&mut CloudVolume)| {
             let mut volume = volume.clone();
             change(&mut volume);
-            volumes.is_known(&volume)
+            is_known(cx, &volume)
         };
         assert!(with(&|volume| volume.recorded_name = Some(name("pv-7"))));
         assert!(with(&|volume| volume.life = Some(crate::model::disk::formatting::Life::HasData)));
         assert!(with(&|volume| volume.mounted_on = Some(server())));
         records.update(&volume.id, |record| record.was_mounted = true).unwrap();
-        assert!(volumes.is_known(&volume));
+        assert!(is_known(cx, &volume));
     });
 }
 
@@ -178,12 +179,12 @@ fn a_disk_is_the_volumes_whose_whole_id_it_shows() {
         .with("vdc", 1, "no id/")
         .with("loop0", 1, "");
     devices.disks[3].1 = Shown::BackingFile(PathBuf::from(format!("/images/{long}.img")));
-    asked((&FakeCloud::default(), &devices), |volumes, _| {
-        let on = |place: usize| volumes.volume_on(devices.disks[place].0.number).unwrap();
+    asked((&FakeCloud::default(), &devices), |cx, _| {
+        let on = |place: usize| volume_on(cx, devices.disks[place].0.number).unwrap();
         assert_eq!(on(0), Some(id("v-1")));
         assert_eq!(on(1), None, "a longer id may be cut to it");
         assert_eq!(on(2), None);
-        let none = volumes.volume_on(DeviceNumber { major: 1, minor: 1 });
+        let none = volume_on(cx, DeviceNumber { major: 1, minor: 1 });
         assert_eq!(none.unwrap(), None);
     });
 }
@@ -192,8 +193,8 @@ fn a_disk_is_the_volumes_whose_whole_id_it_shows() {
 fn what_a_person_says_of_a_name_is_noted_unless_it_is_recorded_for_another() {
     let cloud = FakeCloud::default().with("v-1", 1, &[]).with("v-2", 1, &[]);
     let settle = |of: &str| {
-        asked((&cloud, &FakeDevices::default()), |volumes, records| {
-            let told = volumes.settle_name(&id(of), &name("pv-7")).map_err(|error| error.cause);
+        asked((&cloud, &FakeDevices::default()), |cx, records| {
+            let told = settle_name(cx, &id(of), &name("pv-7")).map_err(|error| error.cause);
             (told, records.named(&name("pv-7")))
         })
     };
@@ -209,12 +210,12 @@ fn what_a_person_says_of_a_name_is_noted_unless_it_is_recorded_for_another() {
 fn the_name_of_a_mount_that_was_found_is_recorded_where_none_is() {
     let cloud = FakeCloud::default().with("v-1", 1, &[]).with("v-2", 1, &[]);
     change(&cloud, 1, |volume| volume.recorded_name = Some(name("pv-2")));
-    asked((&cloud, &FakeDevices::default()), |volumes, records| {
+    asked((&cloud, &FakeDevices::default()), |cx, records| {
         for one in ["v-1", "v-2"] {
-            volumes.record_found_name(&id(one), &name("found"));
+            record_found_name(cx, &id(one), &name("found"));
             assert_eq!(records.load(&id(one)).name, Some(name("found")));
         }
-        volumes.record_found_name(&id("v-3"), &name("v-3"));
+        record_found_name(cx, &id("v-3"), &name("v-3"));
         assert_eq!(records.load(&id("v-3")).name, None, "its id is its name");
     });
     let recorded = |place: usize| cloud.volumes.borrow()[place].recorded_name.clone();
@@ -226,9 +227,9 @@ fn a_record_of_this_machine_counts_where_the_cloud_has_none_of_that_volume() {
     let cloud = FakeCloud::default().with("v-1", 1, &["server"]);
     change(&cloud, 0, |volume| volume.attachments.push(Attachment::to(server())));
     let meant = || {
-        asked((&cloud, &FakeDevices::default()), |volumes, records| {
+        asked((&cloud, &FakeDevices::default()), |cx, records| {
             records.note_name(&name("pv-7"), &id("v-1")).unwrap();
-            volumes.volume_named(&name("pv-7"), Some(&server())).unwrap()
+            volume_named(cx, &name("pv-7"), Some(&server())).unwrap()
         })
     };
     assert_eq!(meant(), Some(id("v-1")));
@@ -239,16 +240,16 @@ fn a_record_of_this_machine_counts_where_the_cloud_has_none_of_that_volume() {
 }
 
 /// What is asked where these lines are in the mount table, and the disk at 253:0 shows `v-1`.
-fn among<T>(lines: &[&str], ask: impl FnOnce(&Volumes<'_>) -> T) -> T {
+fn among<T>(lines: &[&str], ask: impl FnOnce(&Context<'_>) -> T) -> T {
     let (cloud, devices) = (FakeCloud::default(), FakeDevices::default().with("vda", 1, "v-1"));
     let made_up = MadeUp { mounts: FakeMounts::of(lines), ..MadeUp::with(&cloud, &devices) };
-    made_up.drive(|driver| ask(driver.volumes))
+    made_up.drive(|cx| ask(cx))
 }
 
 #[test]
 fn what_is_mounted_at_a_folder_is_told_by_its_disk_its_label_or_else_its_name() {
     let at = |called: &str, lines: &[&str]| {
-        among(lines, |volumes| volumes.volume_mounted_at(&name(called), Path::new("/x")).unwrap())
+        among(lines, |cx| volume_mounted_at(cx, &name(called), Path::new("/x")).unwrap())
     };
     let of_the_disk = "40 20 253:0 / /x rw - ext4 /dev/vda rw";
     let labelled = "40 20 7:9 / /x rw - ext4 /dev/incloud-disk/v-3 rw";
@@ -260,9 +261,9 @@ fn what_is_mounted_at_a_folder_is_told_by_its_disk_its_label_or_else_its_name() 
     assert_eq!(at("data", &[of_a_file]), None, "it is no id");
     assert_eq!(at(ONE, &[]), Some(id(ONE)), "a UUID is an id by convention");
     assert_eq!(at(ONE, &[of_a_file]), Some(id(ONE)));
-    asked((&FakeCloud::default(), &FakeDevices::default()), |volumes, records| {
+    asked((&FakeCloud::default(), &FakeDevices::default()), |cx, records| {
         records.update(&id(ONE), |record| record.name = Some(name("pv-7"))).unwrap();
-        assert_eq!(volumes.volume_mounted_at(&name(ONE), Path::new("/x")).unwrap(), None);
+        assert_eq!(volume_mounted_at(cx, &name(ONE), Path::new("/x")).unwrap(), None);
     });
 }
 
@@ -273,8 +274,7 @@ fn a_disk_that_is_of_no_volume_by_its_whole_id_is_the_named_ones_only_if_it_may_
         let (cloud, devices) =
             (FakeCloud::default(), FakeDevices::default().with("vda", 1, serial));
         let made_up = MadeUp { mounts: FakeMounts::of(&[line]), ..MadeUp::with(&cloud, &devices) };
-        made_up
-            .drive(|driver| driver.volumes.volume_mounted_at(&name(ONE), Path::new("/x")).unwrap())
+        made_up.drive(|cx| find_volume::volume_mounted_at(cx, &name(ONE), Path::new("/x")).unwrap())
     };
     assert_eq!(at(&ONE[..VIRTIO_SERIAL_LENGTH]), Some(id(ONE)), "cut to what virtio shows");
     assert_eq!(at(&OTHER[..VIRTIO_SERIAL_LENGTH]), None);
@@ -283,9 +283,9 @@ fn a_disk_that_is_of_no_volume_by_its_whole_id_is_the_named_ones_only_if_it_may_
 #[test]
 fn a_mount_of_another_volume_at_the_folder_is_refused() {
     let refused = |wanted: &str, line: &str| {
-        among(&[line], |volumes| {
-            let table = volumes.mounts.table().unwrap();
-            let told = volumes.refuse_another_at(&id(wanted), Path::new("/x"), &table);
+        among(&[line], |cx| {
+            let table = cx.host.mounts.table().unwrap();
+            let told = refuse_another_at(cx, &id(wanted), Path::new("/x"), &table);
             told.map_err(|error| error.cause)
         })
     };
@@ -307,8 +307,8 @@ fn a_mount_of_another_volume_at_the_folder_is_refused() {
 #[test]
 fn a_cloud_without_notes_leaves_a_name_to_this_machine_and_one_that_is_down_to_the_next_try() {
     let settle = |cloud: &FakeCloud| {
-        asked((cloud, &FakeDevices::default()), |volumes, records| {
-            let told = volumes.settle_name(&id("v-1"), &name("pv-7")).map_err(|error| error.kind);
+        asked((cloud, &FakeDevices::default()), |cx, records| {
+            let told = settle_name(cx, &id("v-1"), &name("pv-7")).map_err(|error| error.kind);
             (told, records.named(&name("pv-7")))
         })
     };
@@ -328,7 +328,7 @@ fn an_image_that_is_called_by_an_id_as_long_as_a_cut_serial_is_that_volumes() {
     let number = devices.disks[0].0.number;
     let on = |image: Option<PathBuf>| {
         let cloud = FakeCloud { image, ..FakeCloud::default() };
-        asked((&cloud, &devices), |volumes, _| volumes.volume_on(number).unwrap())
+        asked((&cloud, &devices), |cx, _| volume_on(cx, number).unwrap())
     };
     assert_eq!(on(Some(image)), Some(id(long)));
     assert_eq!(on(Some(PathBuf::from("/other/image"))), None);
@@ -356,10 +356,10 @@ fn the_index_of_this_machine_counts_until_a_later_name_contradicts_it() {
         let at: &[&str] = if is_attached { &["server"] } else { &[] };
         let cloud = FakeCloud::default().with("v-1", 1, at);
         change(&cloud, 0, |volume| volume.recorded_name = in_cloud.map(name));
-        let found = asked((&cloud, &FakeDevices::default()), |volumes, records| {
+        let found = asked((&cloud, &FakeDevices::default()), |cx, records| {
             records.update(&id("v-1"), |record| record.name = last_name.map(name)).unwrap();
             records.note_name(&name("pv-1"), &id("v-1")).unwrap();
-            volumes.volume_named(&name("pv-1"), Some(&server()))
+            volume_named(cx, &name("pv-1"), Some(&server()))
         });
         let found = match found {
             Ok(found) => found.map_or_else(|| "none".to_owned(), |id| id.to_string()),
@@ -380,11 +380,11 @@ fn a_volume_that_is_mounted_under_the_name_is_meant() {
             "40 20 7:5 / /root/mounts/{mounted} rw - ext4 /dev/incloud-disk/v-1 rw"
         )]);
         let made_up = MadeUp { mounts, ..MadeUp::with(&cloud, &devices) };
-        let found = made_up.drive(|driver| {
-            let records = driver.ports.records;
+        let found = made_up.drive(|cx| {
+            let records = cx.store.records;
             records.update(&id("v-1"), |record| record.name = Some(name("pv-3"))).unwrap();
             records.note_name(&name("pv-1"), &id("v-1")).unwrap();
-            driver.volumes.volume_named(&name("pv-1"), Some(&server())).unwrap()
+            find_volume::volume_named(cx, &name("pv-1"), Some(&server())).unwrap()
         });
         assert_eq!(found.as_ref().map(VolumeId::as_str), told, "{mounted}");
     }

@@ -1,7 +1,9 @@
 use super::*;
-use crate::Driver;
+use crate::Context;
 use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
+use crate::lookup::find_disk;
 use crate::model::disk::device::{DeviceNumber, Proof};
+use crate::mount::format;
 
 #[test]
 fn file_systems_are_named_after_their_volume() {
@@ -69,19 +71,19 @@ fn with<T>(
     file_systems: FakeFileSystems,
     devices: FakeDevices,
     begun: bool,
-    work: impl FnOnce(&Driver<'_>, &Device) -> T,
+    work: impl FnOnce(&Context<'_>, &Device) -> T,
 ) -> T {
     let cloud = FakeCloud::default().with("v-1", SIZE, &["here"]);
     let devices = devices.with("vdb", SIZE, "v-1");
     let disk = devices.disks[0].0.clone();
     let limit = Duration::from_millis(200);
     let made_up = MadeUp { file_systems, limit, ..MadeUp::with(&cloud, &devices) };
-    made_up.drive(|driver| {
+    made_up.drive(|cx| {
         if begun {
             let note = |record: &mut VolumeRecord| record.formatting = Some(formatting(&disk));
-            driver.ports.records.update(&volume().id, note).unwrap();
+            cx.store.records.update(&volume().id, note).unwrap();
         }
-        work(driver, &disk)
+        work(cx, &disk)
     })
 }
 
@@ -91,7 +93,7 @@ fn holds(now: Contents) -> FakeFileSystems {
 
 /// What a disk is judged to hold.
 fn found(now: Contents, begun: bool) -> String {
-    let judged = |driver: &Driver<'_>, disk: &Device| driver.formatter.found_on(&volume(), disk);
+    let judged = |cx: &Context<'_>, disk: &Device| format::found_on(cx, &volume(), disk);
     match with(holds(now), FakeDevices::default(), begun, judged).unwrap() {
         DiskHolds::FileSystem(found) => format!("file system {}", found.uuid),
         DiskHolds::Blank => "blank".to_owned(),
@@ -120,10 +122,10 @@ fn nothing_but_a_blank_disk_is_formatted_whatever_was_begun_there() {
 fn a_disk_is_judged_when_the_mkfs_that_was_interrupted_there_is_gone() {
     for (begun, left) in [(false, 3), (true, 0)] {
         let devices = FakeDevices { used: 3.into(), ..FakeDevices::default() };
-        with(holds(Contents::Blank), devices, begun, |driver, disk| {
-            driver.formatter.found_on(&volume(), disk).unwrap();
+        with(holds(Contents::Blank), devices, begun, |cx, disk| {
+            format::found_on(cx, &volume(), disk).unwrap();
             let mut tries = 0;
-            while !driver.formatter.disks.is_free(disk).unwrap() {
+            while !find_disk::is_free(cx, disk).unwrap() {
                 tries += 1;
             }
             assert_eq!(tries, left, "{begun}");
@@ -134,11 +136,11 @@ fn a_disk_is_judged_when_the_mkfs_that_was_interrupted_there_is_gone() {
 /// What comes of a format of a disk that holds this, and that then; and whether it is remembered as begun.
 fn formatted(now: Contents, then: Option<Contents>, force: bool) -> (Result<FileSystem>, bool) {
     let file_systems = FakeFileSystems { then_holds: then.into(), ..holds(now) };
-    with(file_systems, FakeDevices::default(), force, |driver, disk| {
+    with(file_systems, FakeDevices::default(), force, |cx, disk| {
         let (id, options) = (volume().id, MkfsOptions::default());
         let new = NewFileSystem { force, ..new_file_system(&id, FsType::Ext4, &options) };
-        let came = driver.formatter.format(&volume(), disk, &new);
-        (came, driver.ports.records.load(&id).formatting.is_some())
+        let came = format::format(cx, &volume(), disk, &new);
+        (came, cx.store.records.load(&id).formatting.is_some())
     })
 }
 
@@ -178,9 +180,7 @@ fn what_is_no_longer_blank_is_formatted_for_a_person_alone() {
 fn a_disk_that_a_killed_mkfs_has_open_still_is_waited_for_and_one_that_stays_in_use_is_refused() {
     let wait = |used: u32| {
         let devices = FakeDevices { used: used.into(), ..FakeDevices::default() };
-        with(FakeFileSystems::default(), devices, false, |driver, disk| {
-            driver.formatter.wait_free(disk)
-        })
+        with(FakeFileSystems::default(), devices, false, format::wait_free)
     };
     assert_eq!(wait(0), Ok(()));
     assert_eq!(wait(2), Ok(()));
