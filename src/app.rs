@@ -14,9 +14,8 @@ use crate::flexvolume::call::{About, Call};
 use crate::flexvolume::folders::{self, Folder};
 use crate::flexvolume::options::{AccessMode, Options};
 use crate::flexvolume::reply::Reply;
-use crate::host::clock::Deadline;
 use crate::host::metrics::Report;
-use crate::host::records::Records;
+use crate::host::records::RecordFiles;
 use crate::host::worker::parent::Worker;
 use crate::host::{self, machine, worker};
 use crate::model::cloud::attachment_state::Sharing;
@@ -26,6 +25,7 @@ use crate::model::ids::{ConsumerId, NodeName};
 use crate::model::mount::layout::{PublishTarget, StagePlace, StageTarget};
 use crate::model::record::VolumeRecord;
 use crate::model::report::metrics::Sample;
+use crate::ports::clock::Deadline;
 use crate::supervisor::{self, Answering};
 use crate::wiring::{self, BESIDE, ETC, Setting, VARIABLE};
 use crate::{failpoints, log};
@@ -98,7 +98,7 @@ fn take_over_for_timer() {
     if host::sweeps::is_recent(run_dir) {
         return;
     }
-    let (now, records) = (machine::uptime(), Records::below(state_dir, run_dir));
+    let (now, records) = (machine::uptime(), RecordFiles::below(state_dir, run_dir));
     let waits = |record: &VolumeRecord| record.waits_for_timer(&now);
     if !records.list().unwrap_or_default().iter().any(waits) {
         return;

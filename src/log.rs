@@ -8,10 +8,10 @@
 
 use crate::configuration::{Config, LogLevel};
 use crate::host::aside::AsideWriter;
-use crate::host::clock;
 pub use crate::host::machine::new_call_id;
 use crate::model::report::log_line;
 use crate::model::timestamp::{self, Millis};
+use crate::ports::clock;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,5 @@
 //! The only place where ports meet their adapters.
 
-use crate::cloud::Cloud;
 use crate::cloud::local::LocalCloud;
 use crate::cloud::openstack::{self, OpenStack, OwnNode};
 use crate::cloud::unconfigured::Unconfigured;
@@ -10,24 +9,27 @@ use crate::driver::report::holders;
 use crate::driver::{Context, Host, Policy, Store};
 use crate::failpoints;
 use crate::host::census::{Budget, KernelCensus};
-use crate::host::clock::Deadline;
 use crate::host::device_mapper::KernelMaps;
 use crate::host::devices::SysfsDevices;
 use crate::host::filesystems::KernelFileSystems;
-use crate::host::locks::Locks;
+use crate::host::locks::LockFiles;
+use crate::host::machine::{self, ThisMachine};
 use crate::host::metrics::seen_before;
 use crate::host::mounts::KernelMounts;
-use crate::host::pace::Pace;
+use crate::host::pace::PaceFile;
 use crate::host::processes::KernelProcesses;
-use crate::host::records::Records;
+use crate::host::records::RecordFiles;
 use crate::host::remount::KernelRemounts;
-use crate::host::shared_answers::Answers;
-use crate::host::{Devices, machine, worker};
+use crate::host::shared_answers::AnswerFiles;
+use crate::host::worker;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::{Face, Faces};
 use crate::model::ids::NodeName;
 use crate::model::report::metrics::Sample;
 use crate::node::kubelet::ConfiguredKubelet;
+use crate::ports::clock::Deadline;
+use crate::ports::cloud::Cloud;
+use crate::ports::host::Devices;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::Duration;
@@ -119,12 +121,13 @@ fn with_context_that_counts<T>(
                 .within(Budget::within(setting.deadline.remaining().max(LOOK)), run_dir),
             processes: &KernelProcesses,
             kubelets: &configured_kubelet(config),
+            environment: &ThisMachine,
         },
         store: Store {
-            records: &Records::below(&config.paths.state_dir, run_dir),
-            locks: &Locks::below(run_dir).with_patience(setting.lock_patience),
-            answers: &Answers::below(run_dir, scope_of(setting)),
-            pace: &Pace::below(run_dir),
+            records: &RecordFiles::below(&config.paths.state_dir, run_dir),
+            locks: &LockFiles::below(run_dir).with_patience(setting.lock_patience),
+            answers: &AnswerFiles::below(run_dir, scope_of(setting)),
+            pace: &PaceFile::below(run_dir),
             scratch: &run_dir.join("scratch"),
         },
         policy: Policy {

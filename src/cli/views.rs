@@ -1,8 +1,9 @@
 //! The verbs that look and change nothing.
 
 use super::arguments::{Shell, TypedVolume};
-use crate::host::clock::{self, LOCAL};
+use crate::host::zone::LOCAL;
 use crate::model::timestamp::Millis;
+use crate::ports::clock;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 

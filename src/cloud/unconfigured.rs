@@ -1,11 +1,11 @@
 //! Stands in where no cloud is configured: what needs none works, the rest says what to write.
 
-use super::{Capabilities, Cloud, CloudVolume, Note, Reservation, ServerView};
-use crate::host::clock::Deadline;
 use crate::model::cloud::request::Work;
 use crate::model::disk::device::Identity;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::ports::clock::Deadline;
+use crate::ports::cloud::{Capabilities, Cloud, CloudVolume, Note, Reservation, ServerView};
 
 /// No cloud, and why.
 #[derive(Debug, Clone)]

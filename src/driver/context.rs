@@ -1,17 +1,16 @@
 //! What every operation works with: ports, policy and the limits of the call.
 
 use crate::call_counts::CallCounts;
-use crate::cloud::Cloud;
-use crate::host::clock::Deadline;
-use crate::host::locks::Locks;
-use crate::host::pace::Pace;
-use crate::host::records::Records;
-use crate::host::shared_answers::Answers;
-use crate::host::{Census, Devices, FileSystems, Kubelets, Maps, Mounts, Processes, Remounts};
 use crate::model::face::{Face, Faces};
 use crate::model::ids::NodeName;
 use crate::model::mount::after_heal::After;
 use crate::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
+use crate::ports::clock::Deadline;
+use crate::ports::cloud::Cloud;
+use crate::ports::host::{
+    Census, Devices, Environment, FileSystems, Kubelets, Maps, Mounts, Processes, Remounts,
+};
+use crate::ports::store::{Answers, Locks, Pace, Records};
 use std::path::Path;
 
 /// One call's view of the cloud, this machine and the configuration. Every operation takes it.
@@ -48,18 +47,20 @@ pub struct Host<'a> {
     pub census: &'a dyn Census,
     pub processes: &'a dyn Processes,
     pub kubelets: &'a dyn Kubelets,
+    pub environment: &'a dyn Environment,
 }
 
 /// What this machine remembers between calls.
-#[derive(Debug, Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "it borrows ports")]
+#[derive(Clone, Copy)]
 pub struct Store<'a> {
-    pub records: &'a Records,
+    pub records: &'a dyn Records,
     /// One lock for each volume.
-    pub locks: &'a Locks,
+    pub locks: &'a dyn Locks,
     /// Answers of a remote cloud that processes share.
-    pub answers: &'a Answers,
+    pub answers: &'a dyn Answers,
     /// How long a remote cloud takes for its changes.
-    pub pace: &'a Pace,
+    pub pace: &'a dyn Pace,
     /// A folder for mounts that stay out of sight.
     pub scratch: &'a Path,
 }
@@ -78,11 +79,11 @@ pub struct Policy<'a> {
 
 impl<'a> Context<'a> {
     /// Answers that processes share; a local cloud is asked each time.
-    pub(crate) fn answers(&self) -> Option<&'a Answers> {
+    pub(crate) fn answers(&self) -> Option<&'a dyn Answers> {
         self.cloud.capabilities().is_remote.then_some(self.store.answers)
     }
 
-    pub(crate) fn pace(&self) -> Option<&'a Pace> {
+    pub(crate) fn pace(&self) -> Option<&'a dyn Pace> {
         self.cloud.capabilities().is_remote.then_some(self.store.pace)
     }
 }

@@ -17,8 +17,17 @@ pub(crate) use self::map::{FakeJournal, FakeMap};
 pub(crate) use self::mounts::FakeMounts;
 pub(crate) use self::namespaces::FakeNamespaces;
 pub(crate) use self::no_host::NoHost;
+pub(crate) use crate::host::machine::{boot_id, uptime};
 
+use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::record::DiskMoment;
+
+/// The disk as it is now, on the machine that these tests run on.
+pub(crate) fn moment(disk: &Device) -> DiskMoment {
+    let Device { number, sequence, size, .. } = *disk;
+    DiskMoment { number, sequence, size, boot: boot_id() }
+}
 
 /// Where nothing is made up.
 fn nothing<T>() -> Result<T> {

@@ -17,10 +17,13 @@ pub mod operation;
 pub mod ownership;
 pub mod report;
 
+#[cfg(test)]
 use incloud_disk_cloud as cloud;
 use incloud_disk_failpoints as failpoints;
+#[cfg(test)]
 use incloud_disk_host as host;
 use incloud_disk_model as model;
+use incloud_disk_ports as ports;
 
 pub use context::{Context, Host, Policy, Store};
 pub use operation::{Outcome, Volume, VolumeRef};

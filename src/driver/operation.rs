@@ -1,5 +1,6 @@
 //! What operations take and answer, through whichever face they are called.
 
+use crate::context::Context;
 use crate::model::disk::device::Device;
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::record::DiskMoment;
@@ -50,11 +51,11 @@ impl fmt::Display for VolumeRef<'_> {
 }
 
 /// The disk as it is now, for a record.
-pub(crate) fn moment(disk: &Device) -> DiskMoment {
+pub(crate) fn moment(cx: &Context<'_>, disk: &Device) -> DiskMoment {
     DiskMoment {
         number: disk.number,
         sequence: disk.sequence,
         size: disk.size,
-        boot: crate::host::machine::boot_id(),
+        boot: cx.host.environment.boot_id(),
     }
 }

@@ -7,10 +7,11 @@
 
 use super::descriptors::{close_all_but, close_range};
 use super::worker::{self, Child};
-use crate::clock::Deadline;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::mount_of_descriptor;
 use crate::model::pauses::Steps;
+use crate::ports::clock::Deadline;
+use crate::ports::host::Keeper;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, umount2};
@@ -251,17 +252,13 @@ pub fn keep(place: OwnedFd) -> Result<FileSystemKeeper> {
     }
 }
 
-impl FileSystemKeeper {
-    /// Lets go of the place. The process that hangs then is left alone with it.
-    #[must_use]
-    pub fn release(mut self, deadline: Deadline) -> Ended {
+impl Keeper for FileSystemKeeper {
+    fn release(mut self: Box<Self>, deadline: Deadline) -> bool {
         self.line = None;
-        self.child.take().map_or(Ended::Done, |(pid, child)| wait(pid, child, deadline))
+        self.child.take().is_none_or(|(pid, child)| wait(pid, child, deadline) != Ended::Hangs)
     }
 
-    /// The process.
-    #[must_use]
-    pub fn pid(&self) -> i32 {
+    fn pid(&self) -> i32 {
         self.child.as_ref().map_or(0, |(pid, _)| pid.as_raw())
     }
 }

@@ -6,17 +6,18 @@
 //! label for people. Once mounted, the node gives way to a link to the kernel's node, so that the
 //! source that `df` shows exists; the next mount, such as a heal's, replaces the link.
 
-use super::locks::{Lock, Locked, Locks};
+use super::locks::LockFiles;
 use super::worker;
-use crate::clock::Deadline;
 use crate::failpoints;
-use crate::model::disk::contents::{FsType, places};
+use crate::model::disk::contents::places;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::disk::exclusive_open::{ExclusiveOpen, Meaning, meaning_of};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::model::mount::mountinfo::Mount;
+use crate::model::mount::label::{FOLDER, label_of};
 use crate::model::pauses::Steps;
+use crate::ports::clock::Deadline;
+use crate::ports::store::{Lock, Locked, Locks as _};
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::sys::statvfs::FsFlags;
@@ -24,30 +25,6 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Where labelled nodes live while they are needed. It must be on devtmpfs (or another file
-/// system that allows devices).
-pub const FOLDER: &str = "/dev/incloud-disk";
-
-/// What mounts of a volume have as their source.
-#[must_use]
-pub fn label_of(id: &VolumeId) -> PathBuf {
-    Path::new(FOLDER).join(id.as_str())
-}
-
-/// Whose a mount is, by its label.
-#[must_use]
-pub fn owner_of(mount: &Mount) -> Option<VolumeId> {
-    let label = Path::new(&mount.source).strip_prefix(FOLDER).ok()?;
-    is_labelled(mount).then(|| VolumeId::parse(label.to_str()?).ok())?
-}
-
-/// Whether a mount has a label of ours. Any user can name a source as he likes where he may mount
-/// something (FUSE, a tmpfs in a namespace of his own), but only root mounts these file systems.
-#[must_use]
-pub fn is_labelled(mount: &Mount) -> bool {
-    FsType::named(&mount.fs_type).is_some() && Path::new(&mount.source).starts_with(FOLDER)
-}
 
 /// The device number of an open or named block node.
 #[must_use]
@@ -204,7 +181,7 @@ fn lock(id: &VolumeId, deadline: Deadline) -> Result<Locked> {
     if !found.is_dir() || found.uid() != 0 || found.mode() & WRITABLE_BY_OTHERS != 0 {
         return Err(Error::new(Kind::Host, format!("{FOLDER} can be written by others than root")));
     }
-    Locks::in_folder(&Path::new(FOLDER).join(LOCKS)).take(id, "the node's name", deadline)
+    LockFiles::in_folder(&Path::new(FOLDER).join(LOCKS)).take(id, "the node's name", deadline)
 }
 
 /// The folder of the nodes. Another volume's call that ends may remove it between any two steps of this one.

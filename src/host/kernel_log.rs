@@ -1,8 +1,8 @@
 //! The kernel's own log, as far as its ring in memory reaches back.
 
-use crate::clock;
 use crate::model::report::kernel_line::{KernelLine, parse};
 use crate::model::timestamp::Millis;
+use crate::ports::clock;
 use nix::fcntl::OFlag;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};

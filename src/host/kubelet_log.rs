@@ -1,12 +1,13 @@
 //! kubelet's own log: the journal, or a file. It is another program's, of any length, so all that reads it is
 //! bounded, and reads the newest part first.
 
-use super::{clock, files, tool};
-use crate::clock::{Deadline, LOCAL};
+use super::{files, tool};
 use crate::failpoints;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::report::kubelet_line::{KubeletLine, UNITS, of_file, of_journal};
 use crate::model::timestamp::Millis;
+use crate::ports::clock::{self, Deadline};
+use crate::zone::LOCAL;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;

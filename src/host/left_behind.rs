@@ -6,14 +6,11 @@
 
 use super::files;
 use super::machine;
+use crate::ports::store::{StuckProcess, WHAT_ENDS_IT};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// For a reader who is told that a process hangs on a volume's disk.
-pub const WHAT_ENDS_IT: &str = "it was killed and ends when what it waits for comes back (the \
-    kernel's log has the reason); `disk detach --force` gives the disk up";
 
 /// The same of one that hangs on a file of the driver's own.
 const WHAT_ENDS_IT_ON_A_FILE: &str = "the disk of that file hangs, and not the volume's (findmnt -T \
@@ -65,6 +62,16 @@ impl LeftProcess {
             disk: None,
             sequence: None,
         })
+    }
+
+    pub(crate) fn into_stuck(self) -> StuckProcess {
+        StuckProcess {
+            description: self.to_string(),
+            what_ends_it: what_ends(std::slice::from_ref(&self)),
+            is_on_own_file: self.file.is_some(),
+            disk: self.disk,
+            sequence: self.sequence,
+        }
     }
 
     /// Whether it is still there.

@@ -6,11 +6,12 @@
 
 use super::left_behind::{self, LeftProcess};
 use super::{files, worker};
-use crate::clock::Deadline;
 use crate::failpoints;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::pauses::Steps;
+use crate::ports::clock::Deadline;
+use crate::ports::store::{self, HeldLock, Locked, StuckProcess};
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 /// The folder of all locks.
 #[derive(Debug, Clone)]
-pub struct Locks {
+pub struct LockFiles {
     folder: PathBuf,
     patience: Option<Duration>,
     is_volumes: bool,
@@ -27,7 +28,7 @@ pub struct Locks {
 
 /// Who has a lock that is not given back.
 #[derive(Debug)]
-pub struct LockHolder {
+struct LockHolder {
     pid: i32,
     operation: String,
     /// Since when, in seconds.
@@ -47,8 +48,7 @@ enum State {
 
 impl LockHolder {
     /// Whether it does nothing more by itself.
-    #[must_use]
-    pub fn hangs(&self) -> bool {
+    fn hangs(&self) -> bool {
         !matches!(self.state, State::Works)
     }
 
@@ -59,7 +59,7 @@ impl LockHolder {
                 "it ends by itself; `kill -9 {pid}` ends it now, and the next call goes on from there"
             ),
             State::Stopped => format!("`kill -CONT {pid}` lets it go on, `kill -9 {pid}` ends it"),
-            State::Hangs(_) => left_behind::WHAT_ENDS_IT.to_owned(),
+            State::Hangs(_) => store::WHAT_ENDS_IT.to_owned(),
             State::Unseen => {
                 "its process cannot be seen from here: `lsof` of the lock's file shows it"
                     .to_owned()
@@ -80,35 +80,16 @@ impl std::fmt::Display for LockHolder {
     }
 }
 
-/// What came of the wish for a lock.
+/// The file of a held lock.
 #[derive(Debug)]
-pub enum Locked {
-    /// Held until it is dropped.
-    Held(Lock),
-    /// The folder cannot be written: the reason.
-    Impossible(Error),
-}
-
-impl Locked {
-    /// The lock, for calls that must not go on without it.
-    pub fn required(self) -> Result<Lock> {
-        match self {
-            Locked::Held(lock) => Ok(lock),
-            Locked::Impossible(error) => {
-                Err(error.hint("calls that mount need the lock folder: see paths.run_dir"))
-            }
-        }
-    }
-}
-
-/// A held lock.
-#[derive(Debug)]
-pub struct Lock {
+struct LockFile {
     path: PathBuf,
     file: File,
 }
 
-impl Drop for Lock {
+impl HeldLock for LockFile {}
+
+impl Drop for LockFile {
     fn drop(&mut self) {
         // Removed while still held: a waiter then locks a file without a name and tries again.
         let _ = fs::remove_file(&self.path);
@@ -162,7 +143,7 @@ fn is_in_the_kernels_table(file: &str) -> std::io::Result<bool> {
     Ok(String::from_utf8_lossy(&text).lines().any(|line| is_lock_on(line, file)))
 }
 
-impl Locks {
+impl LockFiles {
     /// Locks below the run folder.
     #[must_use]
     pub fn below(run_dir: &Path) -> Self {
@@ -181,18 +162,27 @@ impl Locks {
         Self { patience, ..self }
     }
 
-    /// The volumes whose locks have a file, whether or not a process has the lock.
-    #[must_use]
-    pub fn files(&self) -> Vec<VolumeId> {
+    /// Makes the folder. Between two steps of it other calls may take it away, or its parent; where no
+    /// folder can be it looks the same each time.
+    fn make_folder(&self) -> std::io::Result<()> {
+        for _ in 1..64 {
+            match files::private_folder(&self.folder) {
+                Err(error) if has_gone(&error) => {}
+                made => return made,
+            }
+        }
+        files::private_folder(&self.folder)
+    }
+}
+
+impl store::Locks for LockFiles {
+    fn files(&self) -> Vec<VolumeId> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         names.filter_map(|name| VolumeId::parse(name.strip_suffix(".lock")?).ok()).collect()
     }
 
-    /// Who has the lock of a volume now, in words. Nothing is locked to find out: the kernel lists
-    /// who holds what (proc(5), `/proc/locks`).
-    #[must_use]
-    pub fn holder(&self, id: &VolumeId) -> Option<String> {
+    fn holder(&self, id: &VolumeId) -> Option<String> {
         let path = self.folder.join(format!("{id}.lock"));
         let found = fs::metadata(&path).ok()?;
         let (major, minor) =
@@ -208,34 +198,17 @@ impl Locks {
         is_held.then(|| holder.to_owned())
     }
 
-    /// Who has the lock of a volume, and whether it still does something; nothing if it is not
-    /// signed.
-    #[must_use]
-    pub fn holder_state(&self, id: &VolumeId) -> Option<LockHolder> {
-        LockHolder::of(&self.folder.join(format!("{id}.lock")))
+    fn hanging_holder(&self, id: &VolumeId) -> Option<String> {
+        let holder = LockHolder::of(&self.folder.join(format!("{id}.lock")))?;
+        holder.hangs().then(|| holder.to_string())
     }
 
-    /// Processes that earlier calls on the volume left behind, and that still hang. The caller holds
-    /// the volume's lock.
-    #[must_use]
-    pub fn left(&self, id: &VolumeId) -> Vec<LeftProcess> {
-        left_behind::of_lock(&self.folder.join(format!("{id}.lock")))
+    fn stuck(&self, id: &VolumeId) -> Vec<StuckProcess> {
+        let left = left_behind::of_lock(&self.folder.join(format!("{id}.lock")));
+        left.into_iter().map(LeftProcess::into_stuck).collect()
     }
 
-    /// Makes the folder. Between two steps of it other calls may take it away, or its parent; where no
-    /// folder can be it looks the same each time.
-    fn make_folder(&self) -> std::io::Result<()> {
-        for _ in 1..64 {
-            match files::private_folder(&self.folder) {
-                Err(error) if has_gone(&error) => {}
-                made => return made,
-            }
-        }
-        files::private_folder(&self.folder)
-    }
-
-    /// Takes the lock of a volume; waits until the deadline, then says who has it.
-    pub fn take(&self, id: &VolumeId, operation: &str, deadline: Deadline) -> Result<Locked> {
+    fn take(&self, id: &VolumeId, operation: &str, deadline: Deadline) -> Result<Locked> {
         let deadline = self.patience.map_or(deadline, |patience| deadline.at_most(patience));
         let path = self.folder.join(format!("{id}.lock"));
         let steps = Steps::between(Duration::from_millis(1), Duration::from_millis(50));
@@ -269,7 +242,7 @@ impl Locks {
                 Ok(()) if is_still_named(&file, &path) => {
                     sign(&file, operation);
                     worker::holds(&file, &path, self.is_volumes);
-                    return Ok(Locked::Held(Lock { path, file }));
+                    return Ok(Locked::Held(Box::new(LockFile { path, file })));
                 }
                 Ok(()) => continue,
                 Err(TryLockError::WouldBlock) if waits.is_some() => {}
@@ -355,6 +328,7 @@ fn sign(mut file: &File, operation: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ports::store::Locks as _;
     use std::sync::atomic::Ordering::SeqCst;
 
     fn id() -> VolumeId {
@@ -368,7 +342,7 @@ mod tests {
     #[test]
     fn where_no_folder_can_be_that_is_said_before_the_time_is_over() {
         let deadline = Deadline::after(Duration::from_secs(60));
-        let taken = Locks::below(Path::new("/proc/none/of/it")).take(&id(), "attach", deadline);
+        let taken = LockFiles::below(Path::new("/proc/none/of/it")).take(&id(), "attach", deadline);
         assert!(matches!(taken, Ok(Locked::Impossible(_))), "{taken:?}");
         assert!(!deadline.over());
     }
@@ -376,7 +350,7 @@ mod tests {
     #[test]
     fn the_second_taker_learns_who_has_it() {
         let folder = tempfile::tempdir().unwrap();
-        let locks = Locks::below(folder.path());
+        let locks = LockFiles::below(folder.path());
         let held = locks.take(&id(), "attach", soon()).unwrap().required().unwrap();
         let error = locks.take(&id(), "detach", soon()).unwrap_err();
         assert_eq!(error.kind, Kind::Busy);
@@ -393,12 +367,12 @@ mod tests {
     #[test]
     fn a_holder_is_seen_while_other_locks_come_and_go() {
         let folder = tempfile::tempdir().unwrap();
-        let locks = Locks::below(folder.path());
+        let locks = LockFiles::below(folder.path());
         let held = locks.take(&id(), "attach", soon()).unwrap().required().unwrap();
         let is_over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let others = Locks::below(&folder.path().join("others"));
+                let others = LockFiles::below(&folder.path().join("others"));
                 while !is_over.load(SeqCst) {
                     let ids = (0..20).map(|n| VolumeId::parse(&format!("other-{n}")).unwrap());
                     let taken: Vec<_> = ids.map(|id| others.take(&id, "test", soon())).collect();
@@ -417,7 +391,7 @@ mod tests {
     fn locks_of_others_hold_up_no_look() {
         use nix::fcntl::{FcntlArg, fcntl};
         let folder = tempfile::tempdir().unwrap();
-        let locks = Locks::below(folder.path());
+        let locks = LockFiles::below(folder.path());
         let held = locks.take(&id(), "attach", soon()).unwrap().required().unwrap();
         let mut others = Vec::new();
         for _ in 0..400 {
@@ -452,7 +426,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..50 {
-                        let locks = Locks::below(folder.path());
+                        let locks = LockFiles::below(folder.path());
                         let deadline = Deadline::after(Duration::from_secs(60));
                         let lock = locks.take(&id(), "test", deadline).unwrap().required().unwrap();
                         assert_eq!(inside.fetch_add(1, SeqCst), 0);
@@ -471,7 +445,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let locked = Locks::below(&file).take(&id(), "attach", soon()).unwrap();
+        let locked = LockFiles::below(&file).take(&id(), "attach", soon()).unwrap();
         assert!(locked.required().is_err());
     }
 }

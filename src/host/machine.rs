@@ -4,6 +4,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::NodeName;
 use crate::model::mount::folders_let_go::Caller;
 use crate::model::timestamp::Uptime;
+use crate::ports::host::Environment;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -33,7 +34,7 @@ pub fn boot_id() -> String {
 /// This moment, by the boot and the time since then.
 #[must_use]
 pub fn uptime() -> Uptime {
-    Uptime { boot: boot_id(), seconds: super::clock::since_boot().as_secs() }
+    Uptime { boot: boot_id(), seconds: crate::ports::clock::since_boot().as_secs() }
 }
 
 /// The variables that a process was started with, by its folder in /proc; none of one that cannot be seen.
@@ -109,7 +110,7 @@ pub fn start_of(stat: &[u8]) -> Option<Duration> {
 #[must_use]
 pub fn new_call_id() -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);
-    let now = super::clock::now();
+    let now = crate::ports::clock::now();
     let after = |last: u64| Some(now.max(last + 1));
     let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after).unwrap_or(0);
     format!("{}-{}", base36(now.max(last + 1)), base36(u64::from(std::process::id())))
@@ -164,6 +165,36 @@ pub fn capabilities(status: &str) -> Option<u64> {
 #[must_use]
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
+}
+
+/// The adapter of [`Environment`] to this machine.
+#[derive(Debug, Clone, Copy)]
+pub struct ThisMachine;
+
+impl Environment for ThisMachine {
+    fn boot_id(&self) -> String {
+        boot_id()
+    }
+
+    fn caller(&self) -> Option<Caller> {
+        caller()
+    }
+
+    fn lives(&self, caller: &Caller) -> bool {
+        lives(caller)
+    }
+
+    fn is_root(&self) -> bool {
+        is_root()
+    }
+
+    fn may_grow_mounted(&self) -> bool {
+        may_grow_mounted()
+    }
+
+    fn new_call_id(&self) -> String {
+        new_call_id()
+    }
 }
 
 #[cfg(test)]

@@ -3,43 +3,39 @@
 
 use super::files;
 use crate::model::cloud::asking::usual;
-use serde::{Deserialize, Serialize};
+use crate::ports::store::{self, Change};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A change that the cloud makes after it has answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Change {
-    Attach,
-    Detach,
-}
-
 /// What was seen. A file that cannot be read or written only means that nothing is known.
 #[derive(Debug, Clone)]
-pub struct Pace {
+pub struct PaceFile {
     path: PathBuf,
 }
 
 /// Milliseconds, the latest last.
 type Seen = BTreeMap<Change, Vec<u64>>;
 
-impl Pace {
+impl PaceFile {
     /// What is known below the run folder.
     #[must_use]
     pub fn below(run_dir: &Path) -> Self {
         Self { path: run_dir.join("pace") }
     }
 
-    /// How long the change takes when nothing else is in its way.
-    #[must_use]
-    pub fn usual(&self, change: Change) -> Option<Duration> {
+    fn seen(&self) -> Seen {
+        let text = files::read_if_there(&self.path).ok().flatten().unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+}
+
+impl store::Pace for PaceFile {
+    fn usual(&self, change: Change) -> Option<Duration> {
         usual::usual(self.seen().get(&change)?).map(Duration::from_millis)
     }
 
-    /// The change was seen to be through after this time.
-    pub fn took(&self, change: Change, time: Duration) {
+    fn took(&self, change: Change, time: Duration) {
         let mut seen = self.seen();
         let times = seen.entry(change).or_default();
         usual::add(times, u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
@@ -49,21 +45,17 @@ impl Pace {
             tracing::debug!(%error, "how long the cloud takes is not remembered");
         }
     }
-
-    fn seen(&self) -> Seen {
-        let text = files::read_if_there(&self.path).ok().flatten().unwrap_or_default();
-        serde_json::from_str(&text).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ports::store::Pace as _;
 
     #[test]
     fn quick_times_are_usual_and_one_storm_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let pace = Pace::below(folder.path());
+        let pace = PaceFile::below(folder.path());
         assert_eq!(pace.usual(Change::Attach), None);
         for millis in [900, 5000, 1000] {
             pace.took(Change::Attach, Duration::from_millis(millis));

@@ -1,11 +1,12 @@
 //! Other processes: held so that their ids cannot become another's, signalled; and programs of the
 //! operator.
 
-use super::{Processes, tool};
-use crate::clock::Deadline;
+use super::tool;
 use crate::failpoints;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::after_heal::Wakeup;
+use crate::ports::clock::Deadline;
+use crate::ports::host::Processes;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};

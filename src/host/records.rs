@@ -9,6 +9,7 @@ use super::{files, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::record::{FORMAT, OF_THE_BOOT, REFUSALS, VolumeRecord};
+use crate::ports::store;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// The records of this machine.
 #[derive(Debug, Clone)]
-pub struct Records {
+pub struct RecordFiles {
     volumes: PathBuf,
     names: PathBuf,
     of_the_boot: PathBuf,
@@ -30,7 +31,7 @@ pub struct Records {
 /// written in place.
 type Stamps = [Option<files::Stamp>; 2];
 
-impl Records {
+impl RecordFiles {
     /// Records below the state folder, and below the run folder what ends with the boot.
     #[must_use]
     pub fn below(state_dir: &Path, run_dir: &Path) -> Self {
@@ -217,6 +218,48 @@ impl Records {
 }
 
 /// The volumes whose records are in a folder; none if it is not there.
+impl store::Records for RecordFiles {
+    fn load(&self, id: &VolumeId) -> VolumeRecord {
+        self.load(id)
+    }
+
+    fn list(&self) -> Result<Vec<VolumeRecord>> {
+        self.list()
+    }
+
+    fn file(&self, id: &VolumeId) -> PathBuf {
+        self.path(id)
+    }
+
+    fn has(&self, id: &VolumeId) -> Result<bool> {
+        self.has(id)
+    }
+
+    fn change(&self, id: &VolumeId, change: &mut dyn FnMut(&mut VolumeRecord)) -> Result<()> {
+        self.update(id, change)
+    }
+
+    fn forget(&self, id: &VolumeId) -> Result<()> {
+        self.forget(id)
+    }
+
+    fn named(&self, name: &VolumeName) -> Option<VolumeId> {
+        self.named(name)
+    }
+
+    fn names(&self) -> Vec<(VolumeName, VolumeId)> {
+        self.names()
+    }
+
+    fn note_name(&self, name: &VolumeName, id: &VolumeId) -> Result<()> {
+        self.note_name(name, id)
+    }
+
+    fn others_with_serial(&self, id: &VolumeId) -> Vec<VolumeId> {
+        self.others_with_serial(id)
+    }
+}
+
 fn ids_in(folder: &Path) -> Result<BTreeSet<VolumeId>> {
     let _using = worker::uses(folder);
     let entries = match fs::read_dir(folder) {
@@ -295,7 +338,7 @@ mod tests {
     fn what_was_written_is_not_read_again_and_what_another_wrote_is() {
         let folder = tempfile::tempdir().unwrap();
         let (state, run) = (folder.path().join("state"), folder.path().join("run"));
-        let (one, other) = (Records::below(&state, &run), Records::below(&state, &run));
+        let (one, other) = (RecordFiles::below(&state, &run), RecordFiles::below(&state, &run));
         let id = VolumeId::parse("v1").unwrap();
         one.update(&id, |record| record.refusals = 1).unwrap();
         let file = fs::OpenOptions::new().write(true).open(one.passing_path(&id)).unwrap();
@@ -313,7 +356,7 @@ mod tests {
     #[test]
     fn records_come_back_and_names_follow() {
         let folder = tempfile::tempdir().unwrap();
-        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+        let records = RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"));
         let (one, two) = (VolumeId::parse("v1").unwrap(), VolumeId::parse("v2").unwrap());
         let name = VolumeName::parse("pv-1").unwrap();
         records.update(&one, |record| record.name = Some(name.clone())).unwrap();
@@ -331,7 +374,7 @@ mod tests {
     fn what_ends_with_the_boot_does_not_touch_what_lasts() {
         let folder = tempfile::tempdir().unwrap();
         let (state, run) = (folder.path().join("state"), folder.path().join("run"));
-        let records = Records::below(&state, &run);
+        let records = RecordFiles::below(&state, &run);
         let id = VolumeId::parse("v1").unwrap();
         records.update(&id, |record| record.was_mounted = true).unwrap();
         let inode = || fs::metadata(state.join("volumes/v1.json")).unwrap().ino();
@@ -350,7 +393,7 @@ mod tests {
     fn a_record_of_one_file_is_read_and_parted() {
         let folder = tempfile::tempdir().unwrap();
         let (state, run) = (folder.path().join("state"), folder.path().join("run"));
-        let records = Records::below(&state, &run);
+        let records = RecordFiles::below(&state, &run);
         let id = VolumeId::parse("v1").unwrap();
         fs::create_dir_all(state.join("volumes")).unwrap();
         let old = r#"{"format":1,"volume":"v1","healing":3,"refusals":2}"#;
@@ -381,10 +424,10 @@ mod tests {
         };
         for count in [7, 12] {
             older(count);
-            let records = Records::below(&state, &run);
+            let records = RecordFiles::below(&state, &run);
             assert_eq!((records.load(&id).refusals, records.load(&id).healing), (count, Some(3)));
             records.update(&id, |record| record.refusals += 1).unwrap();
-            let again = Records::below(&state, &run);
+            let again = RecordFiles::below(&state, &run);
             assert_eq!((again.load(&id).refusals, again.load(&id).healing), (count + 1, Some(3)));
         }
     }
@@ -395,7 +438,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (state, run) = (folder.path().join("state"), folder.path().join("run"));
         let id = VolumeId::parse("v1").unwrap();
-        let change = |records: &Records| {
+        let change = |records: &RecordFiles| {
             let refused = |record: &mut VolumeRecord| {
                 record.refusals += 1;
                 record.is_healing(Some(1), Some(2));
@@ -403,9 +446,9 @@ mod tests {
             records.update(&id, refused).unwrap();
         };
         // Of a volume without a record, as its predecessor leaves it.
-        change(&Records::below(&state, &run));
+        change(&RecordFiles::below(&state, &run));
         assert!(!state.exists());
-        let records = Records::below(&state, &run);
+        let records = RecordFiles::below(&state, &run);
         let known: Vec<_> = records.list().unwrap().into_iter().map(|one| one.volume).collect();
         assert_eq!(known, std::slice::from_ref(&id));
         records.update(&id, |record| record.was_mounted = true).unwrap();
@@ -420,7 +463,7 @@ mod tests {
     fn a_record_that_cannot_be_read_now_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let (state, run) = (folder.path().join("state"), folder.path().join("run"));
-        let records = Records::below(&state, &run);
+        let records = RecordFiles::below(&state, &run);
         let id = VolumeId::parse("v1").unwrap();
         records.update(&id, |record| record.was_mounted = true).unwrap();
         let (file, aside) = (records.file(&id), state.join("aside"));
@@ -438,7 +481,7 @@ mod tests {
     #[test]
     fn a_broken_record_is_no_record() {
         let folder = tempfile::tempdir().unwrap();
-        let records = Records::below(&folder.path().join("state"), &folder.path().join("run"));
+        let records = RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"));
         let id = VolumeId::parse("v1").unwrap();
         fs::create_dir_all(folder.path().join("state/volumes")).unwrap();
         for text in ["", "{", "[]", r#"{"format":1,"volume":"v2","was_mounted":true}"#] {

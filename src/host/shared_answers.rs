@@ -6,9 +6,10 @@
 //! or a moment after, however long it took. It is gone as soon as this machine changes what it is about.
 
 use super::files::{self, LONGEST, LockedFile, read_rest};
-use crate::clock::{Deadline, since_boot};
 use crate::model::error::Result;
 use crate::model::ids::{NodeName, ServerId, VolumeId};
+use crate::ports::clock::{Deadline, since_boot};
+use crate::ports::store;
 use std::fs::{self, File};
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
@@ -25,67 +26,18 @@ const OWN_SHARE: u32 = 6;
 
 /// The folder of shared answers.
 #[derive(Debug, Clone)]
-pub struct Answers {
+pub struct AnswerFiles {
     folder: PathBuf,
     /// Which cloud, region and nodes the answers about servers are of.
     scope: String,
 }
 
-impl Answers {
+impl AnswerFiles {
     /// Answers below the run folder. A server's node is another one's by another configuration, which
     /// this is a mark of.
     #[must_use]
     pub fn below(run_dir: &Path, scope: impl Into<String>) -> Self {
         Self { folder: run_dir.join("answers"), scope: scope.into() }
-    }
-
-    /// The answer to a yes-or-no question about a volume: a fresh one of another process, else
-    /// asked now. An error is an answer for its asker alone.
-    pub fn shared(
-        &self,
-        id: &VolumeId,
-        about: &str,
-        deadline: Deadline,
-        ask: impl FnOnce() -> Result<bool>,
-    ) -> Result<bool> {
-        let ask = || ask().map(|answer| answer.to_string());
-        let answer = self.shared_text(&format!("{id}@{about}"), deadline, ask)?;
-        Ok(answer == true.to_string())
-    }
-
-    /// Which server a node is: each process of a burst wants to know that. Nothing is a server that
-    /// certainly does not exist.
-    pub fn server(
-        &self,
-        node: &NodeName,
-        deadline: Deadline,
-        ask: impl FnOnce() -> Result<Option<ServerId>>,
-    ) -> Result<Option<ServerId>> {
-        let ask = || ask().map(|server| server.map(|s| s.to_string()).unwrap_or_default());
-        let answer = self.shared_text(&self.question_of(node), deadline, ask)?;
-        if answer.is_empty() { Ok(None) } else { ServerId::parse(&answer).map(Some) }
-    }
-
-    /// Which server a node was a short while ago. A node keeps its server for as long as it lives, so
-    /// this is mostly still so; a caller that goes by it must see that it is.
-    #[must_use]
-    pub fn recent_server(&self, node: &NodeName) -> Option<ServerId> {
-        let mut file = File::open(self.folder.join(self.question_of(node))).ok()?;
-        // A process that asks anew writes: half an answer is none.
-        file.try_lock_shared().ok()?;
-        let (asked, answer) = read(&mut file)?;
-        let is_recent = asked <= since_boot() && asked + RECENT > since_boot();
-        ServerId::parse(&answer).ok().filter(|_| is_recent)
-    }
-
-    /// The node was just seen to be this server.
-    pub fn is_server(&self, node: &NodeName, server: &ServerId) {
-        self.tell(&self.question_of(node), server.as_str());
-    }
-
-    /// The answer to a yes-or-no question about a volume is yes: it was just seen.
-    pub fn is_so(&self, id: &VolumeId, about: &str) {
-        self.tell(&format!("{id}@{about}"), &true.to_string());
     }
 
     fn tell(&self, question: &str, answer: &str) {
@@ -117,17 +69,6 @@ impl Answers {
         format!("@{node}@{}", self.scope)
     }
 
-    /// Forgets what was answered about a volume, for it is about to change.
-    pub fn forget(&self, id: &VolumeId) {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        for entry in entries {
-            let name = entry.file_name();
-            if name.to_str().is_some_and(|name| name.starts_with(&format!("{id}@"))) {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
-    }
-
     fn locked(&self, question: &str, deadline: Deadline) -> Option<LockedFile> {
         files::make_private_folder(&self.folder).ok()?;
         let file = files::open_shared(&self.folder.join(question)).ok()?;
@@ -139,6 +80,58 @@ impl Answers {
             }
         }
         Some(LockedFile::of(file))
+    }
+}
+
+impl store::Answers for AnswerFiles {
+    fn shared(
+        &self,
+        id: &VolumeId,
+        about: &str,
+        deadline: Deadline,
+        ask: &mut dyn FnMut() -> Result<bool>,
+    ) -> Result<bool> {
+        let ask = || ask().map(|answer| answer.to_string());
+        let answer = self.shared_text(&format!("{id}@{about}"), deadline, ask)?;
+        Ok(answer == true.to_string())
+    }
+
+    fn server(
+        &self,
+        node: &NodeName,
+        deadline: Deadline,
+        ask: &mut dyn FnMut() -> Result<Option<ServerId>>,
+    ) -> Result<Option<ServerId>> {
+        let ask = || ask().map(|server| server.map(|s| s.to_string()).unwrap_or_default());
+        let answer = self.shared_text(&self.question_of(node), deadline, ask)?;
+        if answer.is_empty() { Ok(None) } else { ServerId::parse(&answer).map(Some) }
+    }
+
+    fn recent_server(&self, node: &NodeName) -> Option<ServerId> {
+        let mut file = File::open(self.folder.join(self.question_of(node))).ok()?;
+        // A process that asks anew writes: half an answer is none.
+        file.try_lock_shared().ok()?;
+        let (asked, answer) = read(&mut file)?;
+        let is_recent = asked <= since_boot() && asked + RECENT > since_boot();
+        ServerId::parse(&answer).ok().filter(|_| is_recent)
+    }
+
+    fn is_server(&self, node: &NodeName, server: &ServerId) {
+        self.tell(&self.question_of(node), server.as_str());
+    }
+
+    fn is_so(&self, id: &VolumeId, about: &str) {
+        self.tell(&format!("{id}@{about}"), &true.to_string());
+    }
+
+    fn forget(&self, id: &VolumeId) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with(&format!("{id}@"))) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 }
 
@@ -168,6 +161,7 @@ fn write(file: &mut File, asked: u128, answer: &str) {
 mod tests {
     use super::*;
     use crate::model::error::{Error, Kind};
+    use crate::ports::store::Answers as _;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     fn id() -> VolumeId {
@@ -185,8 +179,8 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let answers = Answers::below(folder.path(), "");
-                    let answer = answers.shared(&id(), "s", deadline(), || {
+                    let answers = AnswerFiles::below(folder.path(), "");
+                    let answer = answers.shared(&id(), "s", deadline(), &mut || {
                         asked.fetch_add(1, Ordering::SeqCst);
                         Ok(true)
                     });
@@ -207,21 +201,21 @@ mod tests {
                 scope.spawn(|| {
                     let deadline = deadline();
                     all_began.wait();
-                    let answers = Answers::below(folder.path(), "");
+                    let answers = AnswerFiles::below(folder.path(), "");
                     let slow = || {
                         asked.fetch_add(1, Ordering::SeqCst);
                         std::thread::sleep(FRESH + Duration::from_millis(200));
                         Ok(true)
                     };
-                    assert!(answers.shared(&id(), "s", deadline, slow).unwrap());
+                    assert!(answers.shared(&id(), "s", deadline, &mut { slow }).unwrap());
                 });
             }
         });
         assert_eq!(asked.into_inner(), 1);
         // It was asked for long before this one begins.
         assert!(
-            !Answers::below(folder.path(), "")
-                .shared(&id(), "s", deadline(), || Ok(false))
+            !AnswerFiles::below(folder.path(), "")
+                .shared(&id(), "s", deadline(), &mut || Ok(false))
                 .unwrap()
         );
     }
@@ -229,26 +223,27 @@ mod tests {
     #[test]
     fn a_change_and_an_error_leave_no_answer() {
         let folder = tempfile::tempdir().unwrap();
-        let answers = Answers::below(folder.path(), "");
-        let ask = |answer| answers.shared(&id(), "s", deadline(), move || answer);
+        let answers = AnswerFiles::below(folder.path(), "");
+        let ask =
+            |answer: Result<bool>| answers.shared(&id(), "s", deadline(), &mut || answer.clone());
         assert!(ask(Err(Error::new(Kind::Unreachable, "down"))).is_err());
         assert!(!ask(Ok(false)).unwrap());
         assert!(!ask(Ok(true)).unwrap(), "the fresh answer serves");
         answers.forget(&id());
         assert!(ask(Ok(true)).unwrap());
-        let other = answers.shared(&id(), "other", deadline(), || Ok(false));
+        let other = answers.shared(&id(), "other", deadline(), &mut || Ok(false));
         assert!(!other.unwrap(), "another question");
     }
 
     #[test]
     fn a_torn_or_old_answer_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        let answers = Answers::below(folder.path(), "");
-        answers.shared(&id(), "s", deadline(), || Ok(false)).unwrap();
+        let answers = AnswerFiles::below(folder.path(), "");
+        answers.shared(&id(), "s", deadline(), &mut || Ok(false)).unwrap();
         let path = folder.path().join("answers/v1@s");
         for text in ["", "1", "1 false", "99999999999999 false", "x false", "1 perhaps"] {
             fs::write(&path, text).unwrap();
-            assert!(answers.shared(&id(), "s", deadline(), || Ok(true)).unwrap(), "{text:?}");
+            assert!(answers.shared(&id(), "s", deadline(), &mut || Ok(true)).unwrap(), "{text:?}");
         }
     }
 }

@@ -4,12 +4,14 @@
 //! name and the words of his.
 
 use super::process::{self, arguments, as_it_sees, flag_of, is_roots, seen_below};
-use crate::host::clock::Deadline;
-use crate::host::{Kubelets, clock, files, machine, tool};
+use crate::host::{files, machine, pod_directories, tool};
 use crate::model::error::errno_text;
-use crate::model::ids::NodeName;
+use crate::model::face::Faces;
+use crate::model::ids::{NodeName, VolumeName};
 use crate::model::kubelet::{Attacher, RunningKubelet};
 use crate::model::yaml;
+use crate::ports::clock::{self, Deadline};
+use crate::ports::host::Kubelets;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Deserialize;
 use std::ffi::OsString;
@@ -375,6 +377,15 @@ impl Kubelets for ConfiguredKubelet<'_> {
             _ => false,
         };
         self.root.is_some_and(|own| own != root && differs(own))
+    }
+
+    fn has_pod_directory(
+        &self,
+        root: &Path,
+        faces: Faces,
+        name: &VolumeName,
+    ) -> crate::model::error::Result<bool> {
+        pod_directories::has_one(root, faces, name)
     }
 }
 

@@ -32,3 +32,4 @@ pub mod work;
 use incloud_disk_failpoints as failpoints;
 use incloud_disk_host as host;
 use incloud_disk_model as model;
+use incloud_disk_ports as ports;

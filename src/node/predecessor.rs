@@ -4,10 +4,10 @@
 use super::console::NodeResult;
 use super::site::{Plugins, Site};
 use super::{durable, maker, trial};
-use crate::host::clock;
 use crate::host::files;
 use crate::model::error::{Error, Result};
 use crate::model::timestamp;
+use crate::ports::clock;
 use std::fs;
 use std::path::{Path, PathBuf};
 

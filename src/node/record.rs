@@ -4,9 +4,10 @@ use super::console::NodeResult;
 use super::durable;
 use super::site::{Plugins, Site};
 use super::trial;
-use crate::host::{clock, files};
+use crate::host::files;
 use crate::model::error::Result;
 use crate::model::timestamp;
+use crate::ports::clock;
 use std::path::PathBuf;
 
 /// What was noted at the last installation.

@@ -2,11 +2,11 @@
 //! Nothing is changed.
 
 use crate::failpoints;
-use crate::host::clock::Deadline;
 use crate::host::{files, tool};
 use crate::kubelet::{self, Kubelet, NodeNameSource};
 use crate::model::error::{Error, Result};
 use crate::model::ids::NodeName;
+use crate::ports::clock::Deadline;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -2,10 +2,10 @@
 
 use super::console::{NodeResult, Stop};
 use super::durable;
-use crate::host::clock::Deadline;
 use crate::host::tool::{self, ProgramOutput};
 use crate::model::error::Result;
 use crate::model::hexadecimal::digits_of;
+use crate::ports::clock::Deadline;
 use std::io::{Read, Seek};
 use std::path::Path;
 use std::time::Duration;

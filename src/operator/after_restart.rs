@@ -5,7 +5,7 @@ use super::kubelet_story::{
     AFTER, BEFORE, KubeletReading, KubeletStart, LONG_BEFORE, VolumeTerms, is_named,
 };
 use super::timeline::{Ending, Entry, KERNEL, lets_go};
-use crate::host::clock::LOCAL;
+use crate::host::zone::LOCAL;
 use crate::model::report::kubelet_line::{KubeletLine, Shows};
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};

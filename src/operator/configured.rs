@@ -3,9 +3,9 @@
 use crate::app;
 use crate::configuration::Config;
 use crate::driver::Context;
-use crate::host::clock::Deadline;
 use crate::host::machine;
 use crate::model::error::{Error, Result};
+use crate::ports::clock::Deadline;
 use crate::wiring::{self, Setting};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -7,8 +7,7 @@ use super::timeline::Entry;
 use super::{history, journal, kernel_story, naming};
 use crate::configuration::Config;
 use crate::driver::Context;
-use crate::host::clock;
-use crate::host::records::Records;
+use crate::host::records::RecordFiles;
 use crate::model::disk::device::UdevEntry;
 use crate::model::disk::formatting::{self, FormatRequester};
 use crate::model::error::Result;
@@ -16,6 +15,7 @@ use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::mount::staleness::MountVerdict;
 use crate::model::report::facts::{CloudFact, DiskFact, MountFact, MountedOn, Role, VolumeFacts};
 use crate::model::timestamp;
+use crate::ports::clock;
 use serde::Serialize;
 
 /// So many of the last entries of the story.
@@ -64,7 +64,7 @@ pub(super) fn udev_entry(cx: &Context<'_>, row: &Row) -> Option<UdevEntry> {
 }
 
 fn last_entries(config: &Config, name: &VolumeName) -> Vec<Entry> {
-    let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
+    let records = RecordFiles::below(&config.paths.state_dir, &config.paths.run_dir);
     let query =
         journal::LogQuery { volume: naming::names_of(name, &records), ..Default::default() };
     let mut entries = journal::story(&config.paths, &query).unwrap_or_default().entries;

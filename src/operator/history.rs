@@ -10,15 +10,16 @@ use super::timeline::{Ending, Entry, KERNEL};
 use crate::app::FACES;
 use crate::cli::views::HistoryArguments;
 use crate::configuration::Config;
-use crate::host::clock::{self, LOCAL};
 use crate::host::machine::uptime;
-use crate::host::records::Records;
+use crate::host::records::RecordFiles;
+use crate::host::zone::LOCAL;
 use crate::model::error::Result;
 use crate::model::record::VolumeRecord;
 use crate::model::report::refusal::Refusal;
 use crate::model::report::tear_down::TearDown;
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
+use crate::ports::clock;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -42,7 +43,7 @@ pub(super) fn run(
     stage: &mut Stage<'_>,
 ) -> Result<u8> {
     let NamesInTheLog { names, near } = names.unwrap_or_default();
-    let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
+    let records = RecordFiles::below(&config.paths.state_dir, &config.paths.run_dir);
     let logs = kubelet_story::logs(&arguments.kubelet_log)?;
     let mut story = of(config, names, arguments)?;
     story.entries = kernel_story::with_rows(config, story.entries);
@@ -88,7 +89,7 @@ pub(super) fn not_read(unreadable: usize, paint: Paint) -> String {
 }
 
 /// What is refused at this moment, for the volumes of a story: the log counts it in powers of ten.
-pub(super) fn now_refused(entries: &[Entry], records: &Records) -> Vec<Entry> {
+pub(super) fn now_refused(entries: &[Entry], records: &RecordFiles) -> Vec<Entry> {
     let now = clock::now();
     let told: BTreeSet<_> = entries.iter().filter_map(|entry| entry.volume.clone()).collect();
     let all = records.list().unwrap_or_default();

@@ -2,14 +2,15 @@
 
 use super::timeline::{Ending, Entry, Names, tell};
 use crate::configuration::Paths;
-use crate::host::clock::{self, LOCAL};
 use crate::host::files;
+use crate::host::zone::LOCAL;
 use crate::log;
 use crate::model::error::{Error, Result};
 use crate::model::report::kernel_line::Claim;
 use crate::model::report::kubelet_line;
 use crate::model::report::log_line::{self, LogLine, call_id};
 use crate::model::timestamp::{self, Millis};
+use crate::ports::clock;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind::{InvalidInput, NotFound};

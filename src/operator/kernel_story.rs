@@ -3,8 +3,8 @@
 use super::journal::{self, LogQuery};
 use super::timeline::{Ending, Entry, KERNEL, SAID};
 use crate::configuration::Config;
-use crate::host::clock::LOCAL;
 use crate::host::kernel_log::KernelLog;
+use crate::host::zone::LOCAL;
 use crate::model::ids::VolumeId;
 use crate::model::report::kernel_line::{Claim, owner_at};
 use crate::model::text::{several, shortened, without_digits};

@@ -5,11 +5,11 @@ use super::terminal::{cell, printable, width_of};
 use crate::cli::{LocalVerb, TypedVolume, VolumeIdArgument};
 use crate::cloud::local::LocalCloud;
 use crate::configuration::{CloudKind, Config};
-use crate::host::clock::Deadline;
 use crate::host::devices::SysfsDevices;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::known_volume::KnownVolume;
+use crate::ports::clock::Deadline;
 use crate::wiring;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use super::journal::{self, LogQuery};
 use crate::configuration::Config;
 use crate::driver::Context;
 use crate::driver::lookup::known_volumes;
-use crate::host::records::Records;
+use crate::host::records::RecordFiles;
 use crate::host::{device_nodes, machine};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
@@ -104,7 +104,7 @@ pub(super) fn names_in_the_log(
     config: &Config,
 ) -> Result<NamesInTheLog> {
     let typed = typed_name(text);
-    let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
+    let records = RecordFiles::below(&config.paths.state_dir, &config.paths.run_dir);
     let names = |one: &KnownVolume| {
         let id = one.id.as_ref().map(VolumeId::as_name);
         let mut names = id.map(|id| names_of(&id, &records)).unwrap_or_default();
@@ -163,7 +163,7 @@ pub(super) fn all(cx: &Context<'_>) -> String {
 }
 
 /// A volume's names: what was typed, and what this machine remembers beside it.
-pub(super) fn names_of(name: &VolumeName, records: &Records) -> BTreeSet<String> {
+pub(super) fn names_of(name: &VolumeName, records: &RecordFiles) -> BTreeSet<String> {
     let mut names = BTreeSet::from([name.to_string()]);
     names.extend(records.named(name).map(|id| id.to_string()));
     for record in records.list().unwrap_or_default() {

@@ -6,13 +6,13 @@ use super::timeline::{Ending, Entry};
 use crate::configuration::Config;
 use crate::driver::Context;
 use crate::driver::report::survey::{self, Survey};
-use crate::host::clock;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::report::facts::{DiskFact, MountedOn, PodFact, VolumeFacts};
 use crate::model::report::health::{Health, Verdict, judge};
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
+use crate::ports::clock;
 use serde::Serialize;
 
 /// One volume and what is thought of it.

@@ -1,7 +1,7 @@
 //! Where verbs speak: text for people, with colour only on a terminal.
 
-use crate::host::clock::LOCAL;
 use crate::host::worker;
+use crate::host::zone::LOCAL;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::report::health::Health;
 use crate::model::report::log_line::escaped;

@@ -1,13 +1,12 @@
 //! `disk release --waits`: what the shutdown of the machine calls.
 
 use super::terminal::{say, told};
-use crate::app;
 use crate::driver::mount::all_waits::end_all_waits;
-use crate::host::clock::Deadline;
 use crate::host::device_mapper::KernelMaps;
-use crate::host::{self, Maps};
-use crate::log;
 use crate::model::error::{Error, Kind, Result};
+use crate::ports::clock::Deadline;
+use crate::ports::host::Maps;
+use crate::{app, host, log};
 use std::time::Duration;
 
 /// How long a call is waited for that changes a map just now.

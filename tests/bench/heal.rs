@@ -8,9 +8,9 @@ use crate::node::words;
 use crate::support::disks::{Disk, Disks, replace, table_of};
 use crate::support::pods::{Container, Plan};
 use crate::turns::{Took, Turns, clocked};
-use incloud_disk::host::Remounts;
 use incloud_disk::host::remount::KernelRemounts;
 use incloud_disk::model::mount::replacement::{Method, ReplacementOutcome};
+use incloud_disk::ports::host::Remounts;
 use std::time::Instant;
 
 pub const GROUP: &str = "heal";

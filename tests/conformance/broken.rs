@@ -4,14 +4,14 @@
 use crate::shelf::{OnShelf, Shelf};
 use crate::suite::CHECKS;
 use crate::tagged::Tagged;
-use incloud_disk::cloud::{
-    Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView,
-};
-use incloud_disk::host::clock::Deadline;
 use incloud_disk::model::cloud::attachment_state::{Mapping, VolumePhase, VolumeStatus};
 use incloud_disk::model::disk::device::Identity;
 use incloud_disk::model::error::{Error, Kind, Result};
 use incloud_disk::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use incloud_disk::ports::clock::Deadline;
+use incloud_disk::ports::cloud::{
+    Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView,
+};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -3,24 +3,23 @@
 use crate::shelf::{OnShelf, Shelf};
 use crate::suite::Subject;
 use crate::tagged::Tagged;
-use incloud_disk::cloud::Cloud;
 use incloud_disk::driver::attachment::attach;
 use incloud_disk::driver::attachment::detach::{self, Force};
 use incloud_disk::driver::call_counts::CallCounts;
 use incloud_disk::driver::{Context, Host, Outcome, Policy, Store, Volume};
 use incloud_disk::flexvolume::FACE;
 use incloud_disk::host::census::KernelCensus;
-use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::device_mapper::KernelMaps;
 use incloud_disk::host::devices::SysfsDevices;
 use incloud_disk::host::filesystems::KernelFileSystems;
-use incloud_disk::host::locks::Locks;
+use incloud_disk::host::locks::LockFiles;
+use incloud_disk::host::machine::ThisMachine;
 use incloud_disk::host::mounts::KernelMounts;
-use incloud_disk::host::pace::Pace;
+use incloud_disk::host::pace::PaceFile;
 use incloud_disk::host::processes::KernelProcesses;
-use incloud_disk::host::records::Records;
+use incloud_disk::host::records::RecordFiles;
 use incloud_disk::host::remount::KernelRemounts;
-use incloud_disk::host::shared_answers::Answers;
+use incloud_disk::host::shared_answers::AnswerFiles;
 use incloud_disk::model::cloud::attachment_state::Sharing;
 use incloud_disk::model::error::{Kind, Result};
 use incloud_disk::model::face::Faces;
@@ -28,6 +27,8 @@ use incloud_disk::model::ids::{NodeName, VolumeId, VolumeName};
 use incloud_disk::model::mount::after_heal::After;
 use incloud_disk::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
 use incloud_disk::node::kubelet::ConfiguredKubelet;
+use incloud_disk::ports::clock::Deadline;
+use incloud_disk::ports::cloud::Cloud;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -45,13 +46,14 @@ fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Context<'_>) -> T) -> T {
             remounts: &KernelRemounts::default(),
             census: &KernelCensus::default().read_by(env!("CARGO_BIN_EXE_disk").into()),
             processes: &KernelProcesses,
+            environment: &ThisMachine,
             kubelets: &ConfiguredKubelet { proc: "/nowhere".into(), root: None },
         },
         store: Store {
-            records: &Records::below(&path.join("state"), &path.join("run")),
-            locks: &Locks::below(path),
-            answers: &Answers::below(path, ""),
-            pace: &Pace::below(path),
+            records: &RecordFiles::below(&path.join("state"), &path.join("run")),
+            locks: &LockFiles::below(path),
+            answers: &AnswerFiles::below(path, ""),
+            pace: &PaceFile::below(path),
             scratch: path,
         },
         policy: Policy {

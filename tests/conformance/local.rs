@@ -2,11 +2,11 @@
 
 use crate::suite::{MIB, Subject};
 use crate::support::{Node, private_mounts};
-use incloud_disk::cloud::Cloud;
 use incloud_disk::cloud::local::LocalCloud;
-use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::devices::SysfsDevices;
 use incloud_disk::model::ids::VolumeId;
+use incloud_disk::ports::clock::Deadline;
+use incloud_disk::ports::cloud::Cloud;
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::path::PathBuf;

@@ -2,11 +2,11 @@
 
 use crate::server::{Cut, Fault, Server, World, ids};
 use crate::suite::Subject;
-use incloud_disk::cloud::Cloud;
 use incloud_disk::cloud::openstack::{self, OpenStack, OwnNode};
 use incloud_disk::configuration::Config;
 use incloud_disk::model::cloud::access::Access;
 use incloud_disk::model::ids::{NodeName, ServerId, VolumeId};
+use incloud_disk::ports::cloud::Cloud;
 use std::collections::BTreeMap;
 use tempfile::TempDir;
 

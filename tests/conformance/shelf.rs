@@ -8,12 +8,12 @@
 //! ```
 
 use crate::suite::{MIB, Subject};
-use incloud_disk::cloud::{Attachment, Capabilities, Cloud, CloudVolume};
-use incloud_disk::host::clock::Deadline;
 use incloud_disk::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use incloud_disk::model::disk::device::Identity;
 use incloud_disk::model::error::{Error, Kind, Result};
 use incloud_disk::model::ids::{NodeName, ServerId, VolumeId};
+use incloud_disk::ports::clock::Deadline;
+use incloud_disk::ports::cloud::{Attachment, Capabilities, Cloud, CloudVolume};
 use std::fs;
 use std::io::ErrorKind::{AlreadyExists, NotFound};
 use std::os::unix::fs::symlink;

@@ -1,12 +1,12 @@
 //! The checks. Each gets a cloud of its own, asks it as the driver does, and answers what is wrong.
 
-use incloud_disk::cloud::{Cloud, CloudVolume, Note, ServerState, Tenure};
-use incloud_disk::host::clock::Deadline;
 use incloud_disk::model::cloud::attachment_state::{Mapping, VolumePhase};
 use incloud_disk::model::cloud::request::AttachRequest;
 use incloud_disk::model::disk::formatting::Life;
 use incloud_disk::model::error::{Kind, Result};
 use incloud_disk::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use incloud_disk::ports::clock::Deadline;
+use incloud_disk::ports::cloud::{Cloud, CloudVolume, Note, ServerState, Tenure};
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -2,11 +2,11 @@
 //! file; which keys and texts there are is the library's matter.
 
 use crate::shelf::{OnShelf, Shelf};
-use incloud_disk::cloud::{Capabilities, Cloud, CloudVolume, Note, Notes};
-use incloud_disk::host::clock::Deadline;
 use incloud_disk::model::disk::device::Identity;
 use incloud_disk::model::error::{Error, Kind, Result};
 use incloud_disk::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use incloud_disk::ports::clock::Deadline;
+use incloud_disk::ports::cloud::{Capabilities, Cloud, CloudVolume, Note, Notes};
 use std::fs::{self, File};
 use std::path::PathBuf;
 

@@ -5,37 +5,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// Adapters that the driver must not know: it works through the ports. Its tests may, for they
-/// wire it themselves.
-const NOT_FOR_THE_DRIVER: [&str; 11] = [
-    "cloud::local",
-    "cloud::openstack",
-    "cloud::unconfigured",
-    "host::census",
-    "host::device_mapper",
-    "host::devices",
-    "host::filesystems",
-    "host::remount",
-    "host::kernel",
-    "host::mounts",
-    "host::tool",
-];
-
-/// Crates keep the floors of `src/lib.rs`; the ports lie in one crate with their adapters, though.
-#[test]
-fn the_driver_knows_no_adapter() {
-    let mut wrong = Vec::new();
-    for (file, text) in without_tests(&folder().join("driver")) {
-        for (number, line) in text.lines().enumerate() {
-            let names = |adapter: &&&str| line.contains(&format!("crate::{adapter}"));
-            if let Some(adapter) = NOT_FOR_THE_DRIVER.iter().find(names) {
-                wrong.push(format!("{}:{}: {adapter}", file.display(), number + 1));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-}
-
 /// A file ends where its concept ends, however long that is: so its first line must say it.
 #[test]
 fn every_file_says_what_it_holds() {
@@ -51,7 +20,7 @@ fn every_file_says_what_it_holds() {
 }
 
 /// Rooms that serve each face: what one orchestrator calls things is not theirs to know.
-const BELOW_THE_FACES: [&str; 4] = ["driver", "cloud", "host", "model"];
+const BELOW_THE_FACES: [&str; 5] = ["driver", "cloud", "host", "ports", "model"];
 
 /// `FlexVolume`, kubelet's call words that are no ordinary words, and its folders.
 const OF_ONE_FACE: [&str; 11] = [

@@ -249,7 +249,7 @@ fn a_clock_that_jumps_over_midnight_loses_no_line() {
         assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{text}");
         text.lines().count()
     };
-    let now = incloud_disk::host::clock::now() / 1000;
+    let now = incloud_disk::ports::clock::now() / 1000;
     // Right before a midnight that is at least a day away, and right after it.
     let midnight = 2 * 86_400 - now % 86_400;
     let (before, after) = (midnight - 60, midnight + 5);

@@ -23,7 +23,7 @@ const TOLD_TO_PEOPLE: [&str; 4] =
 /// The kinds of errors that waiting alone need not end.
 const ENDED_BY_SOMETHING: [&str; 4] = ["Refused", "Guarded", "Elsewhere", "Busy"];
 
-/// The methods of the guard that refuse.
+/// The functions of the guard that refuse. Each takes the context first.
 const METHODS: [&str; 3] = ["refuse", "refuse_for", "refuse_for_it"];
 
 /// Reasons that come by another way than a variable: file, expression, and by which calls of which file they are
@@ -173,9 +173,10 @@ struct Site<'a> {
 }
 
 fn sites(source: &Source) -> Vec<Site<'_>> {
-    let call =
-        Regex::new(r"(\bfn |Error::|[.:])?\b(new|refused|refuse|refuse_for|refuse_for_it)\(")
-            .unwrap();
+    let call = Regex::new(
+        r"(\bfn |Error::|refusal::|[.:])?\b(new|refused|refuse|refuse_for|refuse_for_it)\(",
+    )
+    .unwrap();
     let all = call.captures_iter(&source.code).map(|found| {
         let whole = found.get(0).unwrap();
         let prefix = found.get(1).map_or("", |prefix| prefix.as_str()).to_owned();
@@ -196,7 +197,10 @@ impl Site<'_> {
                 Regex::new(&kind).unwrap().is_match(&source.code[self.open..])
             }
             "Error::" => self.name == "refused",
-            "." => METHODS.contains(&self.name.as_str()),
+            "refusal::" => METHODS.contains(&self.name.as_str()),
+            "" if METHODS.contains(&self.name.as_str()) => {
+                source.code[self.open + 1..].trim_start().starts_with("cx,")
+            }
             "" => !self.helper().is_empty(),
             _ => false,
         }
@@ -363,7 +367,7 @@ fn the_reader_of_refusals_sees_each_way_to_refuse() {
     let text = r#"
 fn a(id: u8) -> Result<()> {
     let reason = format!("pod {id} is made of glass");
-    self.refusals.refuse(id, WHAT, &reason)
+    refusal::refuse(cx, id, WHAT, &reason)
 }
 fn refused(disk: &Device, why: &str) -> Error {
     Error::refused(format!("{disk}: {why}"))

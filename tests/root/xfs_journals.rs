@@ -2,9 +2,7 @@
 //! the moment of the loss; the disk of that moment is a copy of the loop device's file, and strangers work on it.
 
 use crate::support::{Node, detach_loops_below, output_of};
-use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::device_mapper::KernelMaps;
-use incloud_disk::host::{AboveDisk, Maps};
 use incloud_disk::model::disk::device::{Device, Proof};
 use incloud_disk::model::disk::journal::one_moment::Sameness;
 use incloud_disk::model::disk::journal::sights::{JournalMark, JournalSights};
@@ -13,6 +11,8 @@ use incloud_disk::model::disk::journal::xfs_moment::{
     XfsKernel, XfsMark, XfsMounted, XfsSight, compare_logs, stretch_around,
 };
 use incloud_disk::model::disk::journal::xfs_place::{XFS_UUID, log_place};
+use incloud_disk::ports::clock::Deadline;
+use incloud_disk::ports::host::{AboveDisk, Maps};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

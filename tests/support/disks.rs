@@ -2,12 +2,12 @@
 //! a loop device with a file of its own, for on a common one the dead one would still write.
 
 use super::{detach_loops_below, output_of};
-use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::remount::KernelRemounts;
-use incloud_disk::host::{Remounts, SwitchRequest};
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::mountinfo::{Mount, MountTable};
 use incloud_disk::model::mount::replacement::{Method, MountIntent, Switched};
+use incloud_disk::ports::clock::Deadline;
+use incloud_disk::ports::host::{Remounts, SwitchRequest};
 use nix::sched::{CloneFlags, setns, unshare};
 use std::fs::{self, File};
 use std::os::fd::AsFd;

@@ -60,7 +60,7 @@ impl Node {
         fs::write(process.join("cmdline"), words.join("\0") + "\0").expect("its words");
         let status = "Uid:\t0\t0\t0\t0\nNSpid:\t9\nCapEff:\t000001ffffffffff\n";
         fs::write(process.join("status"), status).expect("its status");
-        let uptime = incloud_disk::host::clock::since_boot();
+        let uptime = incloud_disk::ports::clock::since_boot();
         let began = uptime.saturating_sub(age).as_millis() / 10;
         let stat = format!("{pid} (kubelet) S{} {began} 0", " 0".repeat(18));
         fs::write(process.join("stat"), stat).expect("its age");

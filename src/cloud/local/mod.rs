@@ -12,14 +12,17 @@ pub mod pull;
 pub mod store;
 
 use self::store::{Shelf, VolumeFile};
-use super::{Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView};
 use crate::failpoints;
-use crate::host::clock::Deadline;
-use crate::host::{Devices, device_nodes, kernel};
+use crate::host::{device_nodes, kernel};
 use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::model::disk::device::{Device, Identity};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::ports::clock::Deadline;
+use crate::ports::cloud::{
+    Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView,
+};
+use crate::ports::host::Devices;
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
 use std::time::Duration;

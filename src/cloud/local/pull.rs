@@ -9,11 +9,12 @@
 use super::store::Shelf;
 use crate::failpoints;
 use crate::host::safe_path::Way;
-use crate::host::{Devices, device_nodes, kernel, mount_tables};
+use crate::host::{device_nodes, kernel, mount_tables};
 use crate::model::disk::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::MountTable;
+use crate::ports::host::Devices;
 use rustix::fs::ResolveFlags;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;

@@ -7,7 +7,6 @@
 //! <dir>/by-id/virtio-<20>       a link to the loop device of this machine
 //! ```
 
-use crate::host::clock::{Deadline, seconds};
 use crate::host::files::{self, LockedFile};
 use crate::host::worker;
 use crate::model::disk::device::Device;
@@ -15,6 +14,7 @@ use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeId, VolumeName};
 use crate::model::pauses::Steps;
+use crate::ports::clock::{Deadline, seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions, TryLockError};

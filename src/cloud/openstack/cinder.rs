@@ -3,9 +3,9 @@
 use super::http::Method;
 use super::services::{Ask, Service, Services, Version, refused};
 use super::wire::{CinderVolume, StoredAttachment, StoredAttachmentsBody, VolumeBody, VolumesBody};
-use crate::host::clock::Deadline;
 use crate::model::error::Result;
 use crate::model::text::percent_encoded;
+use crate::ports::clock::Deadline;
 use serde_json::json;
 use std::collections::BTreeMap;
 

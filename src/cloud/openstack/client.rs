@@ -1,9 +1,9 @@
 //! The HTTP client: whom it trusts, and which way it goes.
 
-use crate::host::clock::Deadline;
 use crate::host::files;
 use crate::model::cloud::access::{Access, Proxy};
 use crate::model::error::{Error, Kind, Result};
+use crate::ports::clock::Deadline;
 use reqwest::blocking::{Client, ClientBuilder, Response};
 use std::io::{Error as IoError, ErrorKind, Read};
 use std::path::Path;

@@ -7,13 +7,13 @@
 use super::client::{self, innermost};
 use super::known_secrets::KnownSecrets;
 use super::limiter::{Lane, Limiter};
-use crate::host::clock::{Deadline, jittered};
 use crate::host::worker;
 use crate::model::cloud::access::Access;
 use crate::model::cloud::asking::again::{Next, Tried, Tries};
 use crate::model::cloud::asking::gate::Heard;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::secret::Secret;
+use crate::ports::clock::{Deadline, jittered};
 use reqwest::blocking::{Client, Response};
 use reqwest::header::{DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use serde_json::Value;

@@ -3,11 +3,11 @@
 use super::catalog;
 use super::http::{Http, HttpAnswer, Method, Request, failed};
 use super::tokens::Session;
-use crate::host::clock::{Deadline, seconds};
 use crate::model::cloud::access::{Access, Domain, Login, Named, Scope};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::report::redaction::Redaction;
 use crate::model::timestamp;
+use crate::ports::clock::{Deadline, seconds};
 use reqwest::Url;
 use serde_json::{Value, json};
 

@@ -7,12 +7,12 @@
 //! is no limit: a call is worth more than its manners.
 
 use super::queue::{Queue, Ticket, number_of_call};
-use crate::host::clock::{Deadline, share, since_boot_awake};
 use crate::host::files;
 use crate::model::cloud::access::Limits;
 use crate::model::cloud::asking::gate::{Booked, CallTime, Gate, Heard, LOOK_AGAIN, millis};
 use crate::model::cloud::asking::places::Capacity;
 use crate::model::error::{Error, Kind};
+use crate::ports::clock::{Deadline, share, since_boot_awake};
 use std::cell::Cell;
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};

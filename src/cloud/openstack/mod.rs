@@ -30,16 +30,18 @@ use self::nova::MappingAnswer;
 use self::services::Services;
 use self::tokens::Tokens;
 use self::whoami::OwnServer;
-use super::notes::{Note, Notes};
-use super::{Attachment, Capabilities, Cloud, CloudVolume, Reservation, ServerView, Trouble};
 use crate::failpoints;
-use crate::host::clock::Deadline;
 use crate::model::cloud::access::Access;
 use crate::model::cloud::attachment_state::Mapping;
 use crate::model::cloud::request::Work;
 use crate::model::disk::device::Identity;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName, is_uuid};
+use crate::ports::clock::Deadline;
+use crate::ports::cloud::notes::{Note, Notes};
+use crate::ports::cloud::{
+    Attachment, Capabilities, Cloud, CloudVolume, Reservation, ServerView, Trouble,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

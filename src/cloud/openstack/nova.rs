@@ -7,10 +7,10 @@ use super::wire::{
     ServerAttachment, ServerBody, ServersBody,
 };
 use super::words;
-use crate::host::clock::Deadline;
 use crate::model::cloud::request::Work;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::text::percent_encoded;
+use crate::ports::clock::Deadline;
 use serde_json::json;
 
 /// `compute 2.60` attaches volumes that several servers may have; lower versions are sent

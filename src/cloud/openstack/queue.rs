@@ -4,9 +4,9 @@
 //! A place in it is a file with a number, `12` of one that waits and `12.in` of one that is in, locked by its
 //! process. The kernel frees the lock when the process dies, so a killed process holds up no other.
 
-use crate::host::clock::{Deadline, since_boot};
 use crate::host::files::{self, LockedFile};
 use crate::model::cloud::asking::places::Capacity;
+use crate::ports::clock::{Deadline, since_boot};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -6,12 +6,12 @@
 //! that is not ours, torn, or near its end counts as none.
 
 use super::catalog::RegionEndpoints;
-use crate::host::clock::{Deadline, seconds};
 use crate::host::files::{self, LockedFile};
 use crate::model::cloud::access::Access;
 use crate::model::cloud::asking::session;
 use crate::model::hexadecimal::digits_of;
 use crate::model::secret::Secret;
+use crate::ports::clock::{Deadline, seconds};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;

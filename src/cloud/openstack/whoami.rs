@@ -4,13 +4,13 @@
 use super::client;
 use super::tokens::Tokens;
 use crate::failpoints;
-use crate::host::clock::Deadline;
-use crate::host::files::LockedFile;
-use crate::host::{devices, files, machine};
+use crate::host::files::{self, LockedFile};
+use crate::host::{devices, machine};
 use crate::model::cloud::access::Access;
 use crate::model::cloud::iso9660;
 use crate::model::ids::{NodeName, ServerId, is_uuid};
 use crate::model::report::redaction::Redaction;
+use crate::ports::clock::Deadline;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! `OpenStack`'s words for what volumes and servers do, and its people's commands.
 
 use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
-use crate::{ServerState, Trouble};
+use crate::ports::cloud::{ServerState, Trouble};
 
 /// The status of a volume. One that is not known counts as work, which is waited for.
 #[must_use]

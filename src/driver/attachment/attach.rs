@@ -2,11 +2,9 @@
 
 use crate::attachment::open_requests::{self, OpenRequest};
 use crate::attachment::takeover;
-use crate::cloud::CloudVolume;
 use crate::context::Context;
 use crate::guard::remote_mark::{self, Marks};
 use crate::guard::{self, let_go_volumes};
-use crate::host::pace::Change;
 use crate::lookup::attachment_view::{
     self, Asking, Trust, after_all, is_settled, no_server, not_done,
 };
@@ -17,6 +15,8 @@ use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::report::tear_down::TearDown;
 use crate::mount::sole_writer;
 use crate::operation::{Outcome, Volume};
+use crate::ports::cloud::CloudVolume;
+use crate::ports::store::Change;
 use crate::{failpoints, heal};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -122,12 +122,12 @@ fn is_mapped(
             return Ok(true);
         }
     }
-    let ask = || {
+    let mut ask = || {
         let mapping = cx.cloud.mapping(&state.id, server, cx.deadline)?;
         Ok(mapping == Mapping::Mapped)
     };
     match cx.answers() {
-        Some(answers) => answers.shared(&state.id, &mapped_at(server), cx.deadline, ask),
+        Some(answers) => answers.shared(&state.id, &mapped_at(server), cx.deadline, &mut ask),
         None => ask(),
     }
 }
@@ -341,9 +341,9 @@ fn may_have_been_taken(cx: &Context<'_>, id: &VolumeId, server: &ServerId) -> Re
 /// Whether the volume is attached to the node's server, on its way there, or still going.
 /// Doubt is an error, for "no" makes the orchestrator attach it again.
 pub fn is_attached(cx: &Context<'_>, volume: &Volume, node: &NodeName) -> Result<bool> {
-    let ask = || ask_whether_attached(cx, volume, node);
+    let mut ask = || ask_whether_attached(cx, volume, node);
     match cx.answers() {
-        Some(answers) => answers.shared(&volume.id, node.as_str(), cx.deadline, ask),
+        Some(answers) => answers.shared(&volume.id, node.as_str(), cx.deadline, &mut ask),
         None => ask(),
     }
 }

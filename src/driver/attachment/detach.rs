@@ -2,13 +2,10 @@
 
 use crate::attachment::open_requests::{self, OpenRequest, recorded};
 use crate::attachment::takeover;
-use crate::cloud::{CloudVolume, Note, ServerState, Trouble};
 use crate::context::Context;
 use crate::failpoints;
 use crate::guard::{self, UsersSeen, let_go_volumes, refusal, remote_mark};
 use crate::heal::recovery;
-use crate::host::locks::Lock;
-use crate::host::pace::Change;
 use crate::lookup::attachment_view::{self, Asking, Trust, after_all, not_done};
 use crate::lookup::{disk_numbers, find_volume, locking, own_maps};
 use crate::model::cloud::attachment_state::{AttachmentState, Mapping, VolumePhase};
@@ -17,6 +14,8 @@ use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
 use crate::operation::Outcome;
+use crate::ports::cloud::{CloudVolume, Note, ServerState, Trouble};
+use crate::ports::store::{Change, Lock};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -441,7 +440,7 @@ fn note_over(cx: &Context<'_>, id: &VolumeId, over: &[Note<'_>]) -> Result<()> {
 /// finds those mounts only by the numbers that are remembered.
 fn forget(cx: &Context<'_>, id: &VolumeId, name: &VolumeName) {
     // What hung once and has ended is not listed any more.
-    let _ = cx.store.locks.left(id);
+    let _ = cx.store.locks.stuck(id);
     let done = if disk_numbers::is_left_behind(cx, id) {
         tracing::warn!(volume = %id, %name, "mounts of it are left on a disk that is gone: remembered for the heal");
         cx.store.records.update(id, VolumeRecord::is_unmarked)

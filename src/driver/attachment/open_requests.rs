@@ -3,15 +3,15 @@
 //! The note of a request is written before the request is sent, and ends when its outcome was seen.
 //! While it is open, "attached to no server" is not certain: the volume may come in a moment.
 
-use crate::cloud::{CloudVolume, Note, Tenure};
 use crate::context::Context;
-use crate::host::clock::seconds;
 use crate::lookup::find_volume;
 use crate::model::cloud::attachment_state::{Mapping, VolumePhase};
 use crate::model::cloud::request::{AttachRequest, Work};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::operation::Volume;
+use crate::ports::clock::seconds;
+use crate::ports::cloud::{CloudVolume, Note, Tenure};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

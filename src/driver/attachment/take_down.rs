@@ -1,11 +1,9 @@
 //! Volumes for which kubelet will not call again are taken down.
 
 use crate::attachment::detach::{self, Force};
-use crate::cloud::CloudVolume;
 use crate::context::Context;
 use crate::failpoints;
 use crate::guard::{let_go_volumes, orphans};
-use crate::host::machine;
 use crate::lookup::{attachment_view, locking};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::Faces;
@@ -18,6 +16,7 @@ use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDownWords;
 use crate::mount::unmount;
 use crate::operation::Outcome;
+use crate::ports::cloud::CloudVolume;
 use std::path::Path;
 use std::time::Instant;
 
@@ -124,7 +123,7 @@ fn logged(
     work: impl FnOnce() -> Result<Outcome>,
 ) -> Result<Outcome> {
     let (volume, name) = (&record.volume, record.name.as_ref().map(VolumeName::as_str));
-    let id = machine::new_call_id();
+    let id = cx.host.environment.new_call_id();
     let _span = tracing::error_span!("verb", id, op = operation).entered();
     let who = format!("disk {}", cx.operation);
     let begin = Instant::now();

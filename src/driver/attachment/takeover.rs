@@ -3,7 +3,6 @@
 //! It is never stolen. But a server that does not exist, or one that is shut off, does not write
 //! either, and it may be down and never give the volume back: then `attach.takeover` decides.
 
-use crate::cloud::{Attachment, CloudVolume};
 use crate::context::Context;
 use crate::failpoints;
 use crate::lookup::attachment_view;
@@ -11,6 +10,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ServerId;
 use crate::model::policy::Takeover;
 use crate::model::timestamp;
+use crate::ports::cloud::{Attachment, CloudVolume};
 use std::time::Duration;
 
 /// Two looks that lie this far apart are not one hiccup of the cloud.

@@ -3,8 +3,6 @@ use crate::attachment::attach;
 use crate::context::Context;
 use crate::guard::let_go_volumes;
 use crate::heal;
-use crate::host::device_nodes;
-use crate::host::locks::Locked;
 use crate::lookup::{disk_numbers, find_disk, memory, own_maps};
 use crate::model::cloud::attachment_state::Sharing;
 use crate::model::disk::device::Device;
@@ -16,6 +14,7 @@ use crate::model::mount::mount_place::{Look, Stands};
 use crate::model::mount::mountinfo::Mount;
 use crate::operation::Volume;
 use crate::ownership::mount_place::{belonging, strangers_on};
+use crate::ports::store::Locked;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -59,7 +58,7 @@ pub fn wait_for_disk(
         Ok(Locked::Impossible(error)) | Err(error) => (disk, Some(error.to_string())),
     };
     check_staged(cx, volume, &disk, place).map_err(|error| error.not_healed(unhealed))?;
-    Ok(path_of(&disk, &link))
+    Ok(path_of(cx, &disk, &link))
 }
 
 fn wait(cx: &Context<'_>, volume: &Volume, sharing: Sharing) -> Result<Device> {
@@ -133,7 +132,7 @@ fn check_at(volume: &Volume, disk: &Device, look: &Look, folder: &Path) -> Resul
 }
 
 /// The link, if it points to the proven disk; else the kernel's own node.
-fn path_of(disk: &Device, link: &Path) -> PathBuf {
+fn path_of(cx: &Context<'_>, disk: &Device, link: &Path) -> PathBuf {
     let node = disk.kernel_node();
-    if device_nodes::leads_to(link, &node) { link.to_path_buf() } else { node }
+    if cx.host.devices.leads_to(link, &node) { link.to_path_buf() } else { node }
 }

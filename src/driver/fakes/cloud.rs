@@ -1,11 +1,13 @@
 //! A cloud that is made up.
 
-use crate::cloud::{Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView};
-use crate::host::clock::Deadline;
 use crate::model::cloud::attachment_state::{Mapping, VolumePhase, VolumeStatus};
 use crate::model::disk::device::Identity;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
+use crate::ports::clock::Deadline;
+use crate::ports::cloud::{
+    Attachment, Capabilities, Cloud, CloudVolume, Note, ServerState, ServerView,
+};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 

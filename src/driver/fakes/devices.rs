@@ -1,6 +1,5 @@
 //! Disks that are made up.
 
-use crate::host::{Devices, Events, Held};
 use crate::model::disk::device::{
     Connection, Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown,
 };
@@ -9,6 +8,7 @@ use crate::model::disk::transport::{Admission, Transport};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::staleness::Presence;
+use crate::ports::host::{Devices, Events, Held};
 use std::cell::Cell;
 use std::fs::File;
 use std::path::Path;
@@ -104,6 +104,10 @@ impl Devices for FakeDevices {
 
     fn watch(&self) -> Box<dyn Events> {
         Box::new(Silence)
+    }
+
+    fn leads_to(&self, _: &Path, _: &Path) -> bool {
+        false
     }
 
     fn link_faults(&self, _: &Identity, _: &Path) -> Vec<LinkFault> {

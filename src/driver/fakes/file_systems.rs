@@ -1,12 +1,12 @@
 //! File systems that are made up.
 
 use super::nothing;
-use crate::host::clock::Deadline;
-use crate::host::{FileSystems, NewFileSystem};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
+use crate::ports::clock::Deadline;
+use crate::ports::host::{FileSystems, NewFileSystem};
 use std::cell::RefCell;
 use std::fs::File;
 use std::path::Path;

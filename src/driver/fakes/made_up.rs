@@ -2,16 +2,17 @@
 
 use super::{FakeCloud, FakeDevices, FakeFileSystems, FakeMounts, FakeNamespaces, NoHost};
 use crate::call_counts::CallCounts;
-use crate::host::Maps;
-use crate::host::clock::Deadline;
-use crate::host::locks::Locks;
-use crate::host::pace::Pace;
-use crate::host::records::Records;
-use crate::host::shared_answers::Answers;
+use crate::host::locks::LockFiles;
+use crate::host::machine::ThisMachine;
+use crate::host::pace::PaceFile;
+use crate::host::records::RecordFiles;
+use crate::host::shared_answers::AnswerFiles;
 use crate::model::face::{Faces, OF_TESTS};
 use crate::model::ids::NodeName;
 use crate::model::mount::after_heal::After;
 use crate::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
+use crate::ports::clock::Deadline;
+use crate::ports::host::Maps;
 use crate::{Context, Host, Policy, Store};
 use std::time::Duration;
 
@@ -50,9 +51,9 @@ impl<'a> MadeUp<'a> {
         }
     }
 
-    pub(crate) fn records(&self) -> Records {
+    pub(crate) fn records(&self) -> RecordFiles {
         let folder = self.folder.path();
-        Records::below(&folder.join("state"), &folder.join("run"))
+        RecordFiles::below(&folder.join("state"), &folder.join("run"))
     }
 
     pub(crate) fn drive<T>(&self, work: impl FnOnce(&Context<'_>) -> T) -> T {
@@ -68,12 +69,13 @@ impl<'a> MadeUp<'a> {
                 census: &self.namespaces,
                 processes: &NoHost,
                 kubelets: &NoHost,
+                environment: &ThisMachine,
             },
             store: Store {
                 records: &self.records(),
-                locks: &Locks::below(folder),
-                answers: &Answers::below(folder, ""),
-                pace: &Pace::below(folder),
+                locks: &LockFiles::below(folder),
+                answers: &AnswerFiles::below(folder, ""),
+                pace: &PaceFile::below(folder),
                 scratch: folder,
             },
             policy: Policy {

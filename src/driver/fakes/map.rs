@@ -1,12 +1,12 @@
 //! A map that is made up, and what is done to it.
 
-use crate::host::clock::Deadline;
-use crate::host::{AboveDisk, Maps};
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::shield::own_map::OwnMap;
+use crate::ports::clock::Deadline;
+use crate::ports::host::{AboveDisk, Maps};
 use std::cell::RefCell;
 
 /// Of what a disk that comes back is compared with.

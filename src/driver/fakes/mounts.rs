@@ -1,12 +1,13 @@
 //! A mount table that is made up.
 
 use super::nothing;
-use crate::host::clock::Deadline;
-use crate::host::{Hidden, MountRequest, Mounts};
+use crate::host::files;
 use crate::model::error::Result;
 use crate::model::mount::layout::Target;
 use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::ports::clock::Deadline;
+use crate::ports::host::{Hidden, MountRequest, Mounts};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -83,6 +84,14 @@ impl Mounts for FakeMounts {
 
     fn unmount_inside(&self, _: &File, _: &[Mount], _: Deadline) -> Result<()> {
         nothing()
+    }
+
+    fn names_in(&self, folder: &Path) -> Vec<String> {
+        files::names_in(folder)
+    }
+
+    fn is_missing(&self, path: &Path) -> bool {
+        files::is_missing(path)
     }
 
     fn remove_folder(&self, _: &Path) -> Result<()> {

@@ -1,8 +1,6 @@
 //! Mount namespaces that are made up, who lives there, and what a heal does to them.
 
-use crate::host::child::FileSystemKeeper;
-use crate::host::clock::Deadline;
-use crate::host::{Census, Remounts, SwitchRequest, files};
+use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
@@ -12,6 +10,8 @@ use crate::model::mount::disk_users::{
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, MountIntent, ReplacementOutcome, Switched};
 use crate::model::record::NamespaceSign;
+use crate::ports::clock::Deadline;
+use crate::ports::host::{Census, Keeper, Remounts, SwitchRequest};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -221,7 +221,7 @@ impl Remounts for FakeNamespaces {
         door: Option<&File>,
         mounts: &[Mount],
         _: Deadline,
-    ) -> Result<Option<FileSystemKeeper>> {
+    ) -> Result<Option<Box<dyn Keeper>>> {
         self.note("keep", door, mounts.len());
         Err(Error::new(Kind::Host, "none of them can be reached"))
     }

@@ -1,15 +1,17 @@
 //! A machine where nothing can be done.
 
 use super::nothing;
-use crate::host::clock::Deadline;
-use crate::host::{AboveDisk, Kubelets, Maps, Processes};
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::Result;
+use crate::model::face::Faces;
 use crate::model::ids::VolumeId;
+use crate::model::ids::VolumeName;
 use crate::model::kubelet::RunningKubelet;
 use crate::model::mount::after_heal::Wakeup;
 use crate::model::shield::own_map::OwnMap;
+use crate::ports::clock::Deadline;
+use crate::ports::host::{AboveDisk, Kubelets, Maps, Processes};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -70,6 +72,10 @@ impl Kubelets for NoHost {
 
     fn is_root_of_another(&self, _: &Path) -> bool {
         false
+    }
+
+    fn has_pod_directory(&self, _: &Path, _: Faces, _: &VolumeName) -> Result<bool> {
+        Ok(false)
     }
 }
 

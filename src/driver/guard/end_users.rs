@@ -4,7 +4,6 @@
 //! refusal that has such a cause may last for as long as he likes.
 
 use crate::context::Context;
-use crate::host::{HELD_AT_ONCE, left_behind};
 use crate::lookup::disk_numbers;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -12,6 +11,8 @@ use crate::model::mount::after_heal::Wakeup;
 use crate::model::mount::disk_users::{Answer, NamespaceKeeper, Process};
 use crate::model::pauses::Steps;
 use crate::ownership::words::way_to_end_users;
+use crate::ports::host::HELD_AT_ONCE;
+use crate::ports::store::WHAT_ENDS_IT;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -131,7 +132,7 @@ fn what_ends(cx: &Context<'_>, ending: &Ending) -> String {
     let tracers = tracers_of(cx, ending).into_iter();
     let tracers: Vec<_> = tracers.map(|one| format!("{one} (kill {})", one.pid)).collect();
     if tracers.is_empty() {
-        return left_behind::WHAT_ENDS_IT.to_owned();
+        return WHAT_ENDS_IT.to_owned();
     }
     format!("it was killed, and is kept from its end by what traces it: {}", tracers.join("; "))
 }

@@ -5,7 +5,6 @@
 //! that shares with the machine's own mount takes that along.
 
 use crate::context::Context;
-use crate::host::clock::Deadline;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -14,6 +13,7 @@ use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::propagation;
 use crate::model::mount::replacement::group_of;
 use crate::model::record::VolumeRecord;
+use crate::ports::clock::Deadline;
 
 /// Writes out the file system at the folder. A loss is told once in each tear-down, for what is
 /// lost stays lost, and a call that failed for ever would keep the volume here for ever.

@@ -127,7 +127,7 @@ pub(crate) fn disks_of(
     let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
     if let Some(id) = id {
         let wanted = cx.cloud.identity(id);
-        let boot = crate::host::machine::boot_id();
+        let boot = cx.host.environment.boot_id();
         for number in cx.store.records.load(id).former_numbers(&boot) {
             let presence = cx.host.devices.presence(number, &wanted)?;
             if matches!(presence, Presence::Own | Presence::Halted(_)) {

@@ -5,7 +5,6 @@ use crate::failpoints;
 use crate::guard::flush::{self, is_peer_of_own};
 use crate::guard::free_disks::{LETS_GO, MOMENT};
 use crate::guard::refusal;
-use crate::host::clock::Deadline;
 use crate::lookup::{disk_numbers, find_disk};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
@@ -19,6 +18,7 @@ use crate::operation::Outcome;
 use crate::ownership::words::{
     at_its_places, cannot_tell, end_of_users, given_to, named, namespace, pods_of,
 };
+use crate::ports::clock::Deadline;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

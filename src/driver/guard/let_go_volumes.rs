@@ -3,8 +3,6 @@
 //! it never asks to unmount the volume for good and to detach it. So the timer does.
 
 use crate::context::Context;
-use crate::host::clock::now;
-use crate::host::machine;
 use crate::lookup::disk_numbers;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -16,6 +14,7 @@ use crate::model::record::VolumeRecord;
 use crate::model::report::facts::LetGoFact;
 use crate::model::timestamp::{Millis, Uptime};
 use crate::ownership;
+use crate::ports::clock::now;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ const TOLD_FOR: u64 = 86_400_000;
 /// A call names the volume: that call brings it to its end. The caller holds the
 /// volume's lock.
 pub(crate) fn note_caller(cx: &Context<'_>, id: &VolumeId) {
-    let (by, before) = (machine::caller(), cx.store.records.load(id));
+    let (by, before) = (cx.host.environment.caller(), cx.store.records.load(id));
     let is_other = is_other_caller(&before.let_go, by.as_ref());
     if !is_other && before.unstaged_at.is_none() {
         return;
@@ -48,7 +47,7 @@ pub(crate) fn note_caller(cx: &Context<'_>, id: &VolumeId) {
 pub(crate) fn note_detach(cx: &Context<'_>, id: &VolumeId) {
     /// The detach that follows the unmount needs no note.
     const SOON: Duration = Duration::from_secs(60);
-    let now = machine::uptime();
+    let now = cx.host.environment.uptime();
     let is_old = |at: &Uptime| now.since(at).is_none_or(|gap| gap >= SOON);
     if !cx.store.records.load(id).unstaged_at.as_ref().is_some_and(is_old) {
         return;
@@ -61,10 +60,10 @@ pub(crate) fn note_detach(cx: &Context<'_>, id: &VolumeId) {
 /// Whether no call will ask for the volume's end: it was let go of and not mounted again, the
 /// process that named it last has ended, and so have all of the pods' that have it.
 pub(crate) fn is_forgotten(cx: &Context<'_>, record: &VolumeRecord) -> bool {
-    let boot = machine::boot_id();
+    let boot = cx.host.environment.boot_id();
     let let_go = &record.let_go;
     let was_asked_by_the_dead =
-        let_go.asked_by.as_ref().is_some_and(|caller| !machine::lives(caller));
+        let_go.asked_by.as_ref().is_some_and(|caller| !cx.host.environment.lives(caller));
     let_go.open(&boot).next().is_some() && was_asked_by_the_dead && belongs_to_no_pod(cx, record)
 }
 
@@ -92,7 +91,7 @@ fn belongs_to_no_pod(cx: &Context<'_>, record: &VolumeRecord) -> bool {
 
 /// What was let go of, for people: what is over is no news.
 pub(crate) fn let_go_facts(cx: &Context<'_>, record: &VolumeRecord) -> Vec<LetGoFact> {
-    let (boot, uptime) = (machine::boot_id(), machine::uptime());
+    let (boot, uptime) = (cx.host.environment.boot_id(), cx.host.environment.uptime());
     let is_forgotten = is_forgotten(cx, record);
     let fact = |(pod, one): (&ConsumerId, &LetGo)| fact_of(pod, one, &uptime, is_forgotten);
     let is_news = |one: &LetGoFact| match one.back {

@@ -6,8 +6,6 @@
 //! `detach` are refused until the last process has ended. See docs/rules/letting-go.md.
 use crate::context::Context;
 use crate::guard::{refusal, remote_mark};
-use crate::host::clock::now;
-use crate::host::machine;
 use crate::lookup::disk_numbers;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
@@ -21,6 +19,7 @@ use crate::model::record::NamespaceSign;
 use crate::model::report::tear_down::TearDown;
 use crate::ownership;
 use crate::ownership::words::{cannot_tell, file_use, holder, labelled, named, namespace};
+use crate::ports::clock::now;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -146,7 +145,7 @@ pub(crate) fn refuse_who_is_in_the_way(
 /// Remembers that the folder is let go of. Before it is done: a call that is killed right after
 /// the unmount has done it. The guard does not need it: it asks the processes.
 pub(crate) fn note_letting_go(cx: &Context<'_>, id: &VolumeId, consumer: &ConsumerId) {
-    let (at, when, by) = (now(), machine::uptime(), machine::caller());
+    let (at, when, by) = (now(), cx.host.environment.uptime(), cx.host.environment.caller());
     let noted = cx.store.records.update(id, |record| {
         record.let_go.note(consumer, at, &when, by);
         // Without its folder nothing else tells that this driver bound it for that pod.

@@ -1,7 +1,6 @@
 //! Volumes that kubelet has unstaged and left attached: the facts that decide.
 
 use crate::context::Context;
-use crate::host::{machine, pod_directories};
 use crate::model::mount::orphan::{Orphan, UnstagedVolume};
 use crate::model::record::VolumeRecord;
 
@@ -12,7 +11,7 @@ pub(crate) fn judge_record(
     is_attached_here: Option<bool>,
 ) -> Orphan {
     let (now, mut volume) = (
-        machine::uptime(),
+        cx.host.environment.uptime(),
         UnstagedVolume {
             unstaged_at: record.unstaged_at.as_ref(),
             is_staged: record.staged.is_some(),
@@ -27,7 +26,7 @@ pub(crate) fn judge_record(
     let kubelet = cx.host.kubelets.running_kubelet();
     if let Some(kubelet) = &kubelet {
         let name = record.name.clone().unwrap_or_else(|| record.volume.as_name());
-        let found = pod_directories::has_one(&kubelet.root, cx.faces, &name);
+        let found = cx.host.kubelets.has_pod_directory(&kubelet.root, cx.faces, &name);
         volume.pod_directory = found.map_err(|error| error.cause);
     }
     UnstagedVolume { kubelet: kubelet.as_ref(), ..volume }.judge(&now)

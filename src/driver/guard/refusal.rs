@@ -1,16 +1,14 @@
 //! A tear-down is refused, remembered, counted, and its end noted.
 
 use crate::context::Context;
-use crate::host::clock;
-use crate::host::machine::uptime;
 use crate::lookup::disk_numbers;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::face::Face;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::policy::GuardMode;
 use crate::model::record::VolumeRecord;
 use crate::model::report::refusal::{Occasion, Refusal};
 use crate::model::report::tear_down::TearDown;
+use crate::ports::clock;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -18,8 +16,9 @@ use std::time::Duration;
 const BY_HAND: &str = "it is refused until that ends";
 
 /// This moment, in which a tear-down is refused for the sake of these pods.
-fn occasion(face: &Face, pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
-    Occasion { uptime: uptime(), wall: clock::seconds(), pods, face: face.name() }
+fn occasion(cx: &Context<'_>, pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
+    let uptime = cx.host.environment.uptime();
+    Occasion { uptime, wall: clock::seconds(), pods, face: cx.face.name() }
 }
 
 /// The tear-down may go on: an earlier refusal of it is over.
@@ -77,7 +76,7 @@ pub(crate) fn refuse_for(
         return Ok(());
     }
     let before = id.and_then(|id| cx.store.records.load(id).refused.get(tear_down).cloned());
-    let refusal = Refusal::after(before.as_ref(), reason, &occasion(cx.face, pods));
+    let refusal = Refusal::after(before.as_ref(), reason, &occasion(cx, pods));
     // The record stays as it is until the tear-down is done: this one may fail still.
     if let Some(limit) = cx.policy.guard.give_up_after
         && refusal.lasts(Duration::from_secs(limit))

@@ -2,17 +2,17 @@
 //! has it. A detach that is called elsewhere (the orchestrator's forced one, after six minutes)
 //! finds it there. The mark never fails a mount.
 
-use crate::cloud::{CloudVolume, Note, ServerState};
 use crate::context::Context;
 use crate::failpoints;
 use crate::guard::{free_disks, refusal};
-use crate::host::clock::{Deadline, since_boot};
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeId};
 use crate::model::policy::GuardMode;
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
+use crate::ports::clock::{Deadline, since_boot};
+use crate::ports::cloud::{CloudVolume, Note, ServerState};
 use std::time::Duration;
 
 /// A mount does not wait longer for the cloud to take note of it.

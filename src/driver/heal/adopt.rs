@@ -8,7 +8,6 @@
 
 use crate::context::Context;
 use crate::guard::remote_mark;
-use crate::host::device_nodes;
 use crate::lookup::disk_numbers::{self, told_by_statfs};
 use crate::lookup::memory::{self, staged};
 use crate::lookup::other_kubelets::is_anothers;
@@ -18,6 +17,7 @@ use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
 use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
+use crate::model::mount::label;
 use crate::model::mount::layout::FolderKind;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::policy::HealMode;
@@ -80,7 +80,7 @@ fn adopt_locked(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
 
 /// The mounts at global folders that no record tells of.
 fn strays<'t>(cx: &Context<'_>, table: &'t MountTable) -> Result<Vec<(VolumeName, &'t Mount)>> {
-    let boot = crate::host::machine::boot_id();
+    let boot = cx.host.environment.boot_id();
     let places =
         table.mounts().iter().filter_map(|mount| match cx.faces.place_of(&mount.target)? {
             (FolderKind::Stage, _) if is_anothers(cx.faces, cx.host.kubelets, mount) => None,
@@ -154,7 +154,7 @@ fn volume_behind(cx: &Context<'_>, name: &VolumeName, mount: &Mount) -> Result<(
     let wanted = cx.store.records.named(name);
     let mut ids: BTreeSet<VolumeId> = wanted.iter().cloned().collect();
     ids.extend(name.as_volume_id());
-    ids.extend(device_nodes::owner_of(mount));
+    ids.extend(label::owner_of(mount));
     ids.extend(find_volume::volume_on(cx, mount.disk)?);
     let mut proven = with_disk(cx, ids, mount.disk)?;
     if proven.is_empty() {
@@ -263,7 +263,7 @@ fn remember_dead(
     let own = dead_stage(&table, dead, cx.faces);
     let folder = own.map(|mount| mount.target.clone()).unwrap_or_default();
     let read_only = own.is_some_and(Mount::is_read_only);
-    let boot = crate::host::machine::boot_id();
+    let boot = cx.host.environment.boot_id();
     let moments = dead.iter().map(|number| DiskMoment {
         number: *number,
         sequence: None,

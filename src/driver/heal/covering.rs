@@ -2,7 +2,6 @@
 
 use super::superblocks;
 use crate::context::Context;
-use crate::host::AboveDisk;
 use crate::lookup::{find_disk, own_maps};
 use crate::model::disk::contents::{FileSystem, FsType};
 use crate::model::disk::device::{Device, Identity};
@@ -12,6 +11,7 @@ use crate::model::ids::VolumeId;
 use crate::model::policy::{HealMode, ShieldMode};
 use crate::model::record::MapIntent;
 use crate::operation::moment;
+use crate::ports::host::AboveDisk;
 use std::time::Duration;
 
 /// How long a new mount is compared with its disk, which the kernel may write to just then.
@@ -77,7 +77,7 @@ fn covered_already(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<Opt
     // udev opens each new map for a moment: only a journal at work tells that it is mounted.
     let was_open = sights.as_ref().map_or(map.opened > 0, JournalSights::is_mounted);
     let mark = if was_open {
-        cx.store.records.load(id).journal_through(&moment(disk))
+        cx.store.records.load(id).journal_through(&moment(cx, disk))
     } else {
         // What a killed call left: the kernel has not mounted it yet.
         intended(cx, id, disk, sights.and_then(|sights| sights.before_mount()))
@@ -96,7 +96,7 @@ fn intended(
         forget_intent(cx, id);
         return None;
     };
-    let intent = MapIntent { map: moment(map), journal: journal.clone() };
+    let intent = MapIntent { map: moment(cx, map), journal: journal.clone() };
     match cx.store.records.update(id, |record| record.map_intent = Some(intent)) {
         Ok(()) => Some(journal),
         Err(error) => {
@@ -182,12 +182,12 @@ pub(crate) fn note_found(cx: &Context<'_>, id: &VolumeId, disk: &Device) {
     let is_untold = record
         .staged
         .as_ref()
-        .is_some_and(|staged| staged.disk.is_of(&moment(disk)) && staged.journal.is_none());
+        .is_some_and(|staged| staged.disk.is_of(&moment(cx, disk)) && staged.journal.is_none());
     if !is_untold {
         return;
     }
     // Also where the intent tells it: what is compared later is kept in memory by this look.
-    let intended = record.journal_through(&moment(disk));
+    let intended = record.journal_through(&moment(cx, disk));
     let noted = agree(cx, id, disk, intended.as_ref()).and_then(|mark| {
         cx.store.records.update(id, |record| {
             if let Some(staged) = &mut record.staged {
@@ -223,7 +223,7 @@ fn agree(
         let sights = cx.host.maps.journals(&below, &AboveDisk::WorkingMap(map), cx.deadline)?;
         match sights.agreed(mark, before.as_ref()) {
             Ok(mark) => {
-                superblocks::note((cx.store.records, cx.host.maps), id, map, &mark);
+                superblocks::note(cx, id, map, &mark);
                 return Ok(mark);
             }
             Err(why) if !until.pause(Duration::from_millis(20)) => {

@@ -7,13 +7,13 @@
 
 use crate::context::Context;
 use crate::failpoints;
-use crate::host::device_nodes;
 use crate::lookup::{attachment_view, find_disk};
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{ServerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
+use crate::model::mount::label;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
 
@@ -83,7 +83,7 @@ pub(crate) fn fit_file_system(
 /// Whether the volume is mounted from this disk now, in whatever namespace. While a mount
 /// stands the kernel gives the number of its disk to no other one, so that number and label tell.
 fn is_mounted_by_us(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<bool> {
-    let is_ours = |mount: &Mount| device_nodes::owner_of(mount).as_ref() == Some(id);
+    let is_ours = |mount: &Mount| label::owner_of(mount).as_ref() == Some(id);
     if cx.host.mounts.table()?.of(disk.number).any(is_ours) {
         return Ok(true);
     }

@@ -30,9 +30,6 @@ use crate::heal::outcome::{
 };
 use crate::heal::returned_disk::Returned;
 use crate::heal::time_shares::TimeShares;
-use crate::host::MountRequest;
-use crate::host::clock::now;
-use crate::host::machine::boot_id;
 use crate::lookup::lost_disks::{lost_numbers, users_of_lost};
 use crate::lookup::{find_disk, locking, mounted_here};
 use crate::model::disk::contents::FileSystem;
@@ -45,6 +42,8 @@ use crate::model::mount::mountinfo::Mount;
 use crate::model::policy::HealMode;
 use crate::operation::{Volume, moment};
 use crate::ownership::mount_place::{self, belongs_now};
+use crate::ports::clock::now;
+use crate::ports::host::MountRequest;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -113,7 +112,13 @@ pub(super) fn heal_when_it_shows(cx: &Context<'_>, volume: &Volume) {
 
 /// Mounts of another driver must be in the records while their disk lives, or no heal knows them later.
 fn adopt_unrecorded(cx: &Context<'_>, id: &VolumeId, mode: HealMode) {
-    let is_recorded = || cx.store.records.load(id).staged.is_some_and(|s| s.disk.boot == boot_id());
+    let is_recorded = || {
+        cx.store
+            .records
+            .load(id)
+            .staged
+            .is_some_and(|s| s.disk.boot == cx.host.environment.boot_id())
+    };
     if mode == HealMode::Auto && !is_recorded() {
         adopt::adopt_on_the_way(cx, id);
     }
@@ -139,7 +144,8 @@ pub fn end_holders(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<Process>> {
 }
 
 fn lost_numbers_of(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<DeviceNumber>> {
-    let all = lost_numbers(&cx.store.records.list()?, &boot_id(), cx.host.devices);
+    let all =
+        lost_numbers(&cx.store.records.list()?, &cx.host.environment.boot_id(), cx.host.devices);
     Ok(all.into_iter().filter(|(_, of)| of == id).map(|(number, _)| number).collect())
 }
 
@@ -292,7 +298,7 @@ fn mount_aside(
     let expected = next_count(found, disk, untouched);
     let was_free = expected.is_none() || find_disk::is_free(cx, disk)?;
     cx.store.records.update(id, |record| {
-        record.will_be_healed_by(moment(disk), found.mounts, expected);
+        record.will_be_healed_by(moment(cx, disk), found.mounts, expected);
     })?;
     find_disk::prove_again(cx, id, disk)?;
     cx.host.mounts.mount(&MountRequest {
@@ -333,7 +339,7 @@ fn remember_healed(
     counts: Option<u16>,
 ) {
     let noted = cx.store.records.update(id, |record| {
-        record.is_healed(moment(disk), uuid.to_owned(), counts);
+        record.is_healed(moment(cx, disk), uuid.to_owned(), counts);
         if let Some(staged) = &mut record.staged {
             staged.transport = disk.transport().cloned();
         }

@@ -3,8 +3,6 @@
 use crate::context::Context;
 use crate::heal::diagnosis::StaleMounts;
 use crate::heal::outcome::Healed;
-use crate::host::HELD_AT_ONCE;
-use crate::host::left_behind::WHAT_ENDS_IT;
 use crate::lookup::lost_disks::users_of_lost;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -12,6 +10,8 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::after_heal::{After, Wakeup};
 use crate::model::mount::disk_users::{Answer, DeviceUses, Process};
 use crate::model::pauses::Steps;
+use crate::ports::host::HELD_AT_ONCE;
+use crate::ports::store::WHAT_ENDS_IT;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;

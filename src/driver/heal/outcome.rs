@@ -1,7 +1,6 @@
 //! What became of a heal, for its caller, the log and people.
 
 use crate::heal::diagnosis::StaleMounts;
-use crate::host::clock::now;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -11,6 +10,7 @@ use crate::model::policy::HealMode;
 use crate::model::record::VolumeRecord;
 use crate::model::timestamp::{Millis, text as in_full};
 use crate::ownership::words;
+use crate::ports::clock::now;
 use std::collections::BTreeSet;
 use std::path::Path;
 

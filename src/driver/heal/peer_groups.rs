@@ -1,8 +1,6 @@
 //! With whom mounts shared and whom they followed: their new ones go where those are now.
 use crate::context::Context;
 use crate::heal::recovery;
-use crate::host::clock::Deadline;
-use crate::host::{PeerGroup, SwitchRequest};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
@@ -10,6 +8,8 @@ use crate::model::mount::disk_users::{NamespaceId, NamespaceUse};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::replacement::{Propagation, Switched, group_of};
 use crate::model::record::Switching;
+use crate::ports::clock::Deadline;
+use crate::ports::host::{PeerGroup, SwitchRequest};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn has_come_beneath(old: &Mount, table: &MountTable, disk: DeviceNumber) -> bool
 /// The peer group that the machine's own old mounts were in, those included that an interrupted
 /// heal has switched already. All of it was written down before anything was switched.
 pub(crate) fn group_state(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> PeerGroupState {
-    let was = recovery::switching(&cx.store.records.load(id));
+    let was = recovery::switching(cx, &cx.store.records.load(id));
     let own = cx.host.census.own_namespace().ok();
     // What they stand on is in groups of its own.
     let mounts = of(&was, own).into_iter().flat_map(|one| &one.mounts);

@@ -6,11 +6,6 @@ use crate::failpoints;
 use crate::guard::{flush, remote_mark};
 use crate::heal::diagnosis::StaleMounts;
 use crate::heal::time_shares::TimeShares;
-use crate::host::child::{Ended, FileSystemKeeper};
-use crate::host::clock::Deadline;
-use crate::host::locks::Locked;
-use crate::host::machine::boot_id;
-use crate::host::{SwitchRequest, files};
 use crate::lookup::disk_numbers::labelled;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
@@ -21,6 +16,9 @@ use crate::model::mount::replacement::MountIntent;
 use crate::model::path_text::longest_written;
 use crate::model::policy::HealMode;
 use crate::model::record::{NamespaceSign, Switching, VolumeRecord};
+use crate::ports::clock::Deadline;
+use crate::ports::host::{Keeper, SwitchRequest};
+use crate::ports::store::Locked;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -43,7 +41,7 @@ const MOST_BYTES: usize = 1 << 20;
 const MOST_BYTES_OF_ALL: [usize; 3] = [10 << 20, 8 << 20, 6 << 20];
 
 /// Who keeps which dead disk; and those that could not be kept, and why.
-type Keepers = Vec<(DeviceNumber, FileSystemKeeper)>;
+type Keepers = Vec<(DeviceNumber, Box<dyn Keeper>)>;
 type Unkept = Vec<(DeviceNumber, Error)>;
 
 /// Where old mounts stand no more, by namespace.
@@ -97,7 +95,7 @@ pub(crate) fn write_down(
     if all.is_empty() {
         return Ok(());
     }
-    let boot = boot_id();
+    let boot = cx.host.environment.boot_id();
     cx.store.records.update(id, |record| {
         for (sign, changes) in all {
             record.will_switch(&boot, sign, changes);
@@ -122,12 +120,12 @@ pub(crate) fn has_room_for(
 
 /// What earlier heals of the volume wrote down, and did not end.
 pub(crate) fn begun(cx: &Context<'_>, id: &VolumeId) -> Vec<Switching> {
-    switching(&cx.store.records.load(id))
+    switching(cx, &cx.store.records.load(id))
 }
 
 /// What is remembered and still means something.
-pub(crate) fn switching(record: &VolumeRecord) -> Vec<Switching> {
-    let boot = boot_id();
+pub(crate) fn switching(cx: &Context<'_>, record: &VolumeRecord) -> Vec<Switching> {
+    let boot = cx.host.environment.boot_id();
     record.switching.iter().filter(|one| one.boot == boot).cloned().collect()
 }
 
@@ -138,7 +136,7 @@ pub(crate) fn set_back(cx: &Context<'_>, id: &VolumeId) -> Option<Vec<NamespaceI
     let (mut failed, mut gone) = (Vec::new(), Vec::new());
     // Those who live there can hold it up, and they must not hold up the rest.
     let until = cx.deadline.at_most(cx.deadline.remaining() / 8);
-    for one in &switching(&record) {
+    for one in &switching(cx, &record) {
         let number = NamespaceId(one.sign.namespace);
         let limit = until.at_most(SET_BACK_WAIT);
         if limit.over() {
@@ -207,7 +205,7 @@ pub fn end_all_leftovers(cx: &Context<'_>) {
 }
 
 fn volumes_with_leftovers(cx: &Context<'_>) -> BTreeSet<VolumeId> {
-    let named = files::names_in(cx.store.scratch).into_iter();
+    let named = cx.host.mounts.names_in(cx.store.scratch).into_iter();
     let mut ids: BTreeSet<_> = named.filter_map(|name| VolumeId::parse(&name).ok()).collect();
     let table = cx.host.mounts.table().ok();
     let has_stale_link = |id: &VolumeId| {
@@ -230,7 +228,7 @@ pub(crate) fn scratch_of(cx: &Context<'_>, id: &VolumeId) -> PathBuf {
 fn clear_scratch(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     let folder = scratch_of(cx, id);
     // Where there is no folder nothing is mounted.
-    if files::is_missing(&folder) {
+    if cx.host.mounts.is_missing(&folder) {
         return Ok(());
     }
     loop {
@@ -337,9 +335,9 @@ pub(crate) fn keep_dead(
 
 /// Ends that. What hangs is left alone, and told.
 pub(crate) fn let_go(cx: &Context<'_>, kept: Keepers) -> Vec<String> {
-    let ended = |(number, keeper): (DeviceNumber, FileSystemKeeper)| {
+    let ended = |(number, keeper): (DeviceNumber, Box<dyn Keeper>)| {
         let pid = keeper.pid();
-        let hangs = keeper.release(cx.deadline.at_most(LET_GO_WAIT)) == Ended::Hangs;
+        let hangs = !keeper.release(cx.deadline.at_most(LET_GO_WAIT));
         hangs.then(|| {
             format!("the kernel does not let go of the dead disk {number}: process {pid} waits for it, and goes with it; see the kernel's log")
         })

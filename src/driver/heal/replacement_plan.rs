@@ -13,7 +13,6 @@ use crate::heal::outcome::{Healed, place_of, tell};
 use crate::heal::peer_groups;
 use crate::heal::recovery::{self, Finished, bytes_of};
 use crate::heal::time_shares::{EACH, TimeShares};
-use crate::host::clock::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -21,6 +20,7 @@ use crate::model::mount::disk_users::{Answer, NAMESPACE_GOES_WITHIN, NamespaceId
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{ReplacementOutcome, Switched};
 use crate::model::record::Switching;
+use crate::ports::clock::Deadline;
 use crate::{failpoints, ownership};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fs::File;

@@ -4,8 +4,6 @@
 use super::superblocks;
 use crate::context::Context;
 use crate::guard::remote_mark::millis_since_boot;
-use crate::host::AboveDisk;
-use crate::host::machine::uptime;
 use crate::lookup::{find_disk, own_maps};
 use crate::model::disk::device::Device;
 use crate::model::disk::exclusive_open::ExclusiveOpen;
@@ -17,6 +15,7 @@ use crate::model::record::{MapWait, VolumeRecord, WaitCause};
 use crate::model::shield::own_map::{MapState, OwnMap};
 use crate::model::text::kept;
 use crate::operation::moment;
+use crate::ports::host::AboveDisk;
 use std::time::Duration;
 
 /// What came of a try to put a disk under its map.
@@ -62,7 +61,8 @@ pub(crate) fn look_after(cx: &Context<'_>, id: &VolumeId) -> Returned {
     };
     let (cause, why) = match put_back(cx, id, &map) {
         Ok(PutBack::Done) => {
-            let waited = uptime().since(&wait.since).unwrap_or_default().as_secs();
+            let waited =
+                cx.host.environment.uptime().since(&wait.since).unwrap_or_default().as_secs();
             tracing::warn!(volume = %id, map = map.kernel_name, waited, "the disk is back under its map: what waited goes on");
             cx.counts.wait_ended(true);
             forget_wait(cx, id);
@@ -98,14 +98,14 @@ pub(crate) fn keep_time(cx: &Context<'_>, id: &VolumeId) {
 pub(crate) fn note_superblock(cx: &Context<'_>, id: &VolumeId) {
     let Some(map) = own_maps::seen(cx, id).filter(|map| map.state().works()) else { return };
     if let Some((over, mark)) = remembered(cx, id, &map) {
-        superblocks::note((cx.store.records, cx.host.maps), id, &over, &mark);
+        superblocks::note(cx, id, &over, &mark);
     }
 }
 
 /// The map as a disk, and what its mount is remembered by.
 fn remembered(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Option<(Device, JournalMark)> {
     let over = cx.host.devices.disk_at(map.number).ok().flatten()?;
-    let mark = cx.store.records.load(id).journal_through(&moment(&over))?;
+    let mark = cx.store.records.load(id).journal_through(&moment(cx, &over))?;
     Some((over, mark))
 }
 
@@ -201,7 +201,7 @@ fn waits_not_in_vain(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) {
 /// one that can tell an earlier state of its disk it never reaches what may be one.
 fn goes_on_as_without_a_map(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Result<()> {
     let why = disk_below(cx, id, map).and_then(|(over, disk)| {
-        match cx.store.records.load(id).journal_through(&moment(&over)) {
+        match cx.store.records.load(id).journal_through(&moment(cx, &over)) {
             Some(mark) if cx.host.maps.why_untold(&over, &mark)?.is_none() => {
                 why_another(cx, id, &over, &disk)
             }
@@ -290,7 +290,7 @@ fn why_another(
         return Ok(Some("the cloud would give the volume to several servers".to_owned()));
     }
     // The next map may have the number that an earlier one had.
-    let now = moment(over);
+    let now = moment(cx, over);
     let Some(staged) = record.mounted_as().filter(|staged| staged.disk.is_of(&now)) else {
         return Ok(Some("how the volume was mounted is not remembered".to_owned()));
     };
@@ -311,7 +311,7 @@ fn why_another(
 
 /// Since when it waits: the moment is written down, for the next look is another process's.
 fn note_wait(cx: &Context<'_>, id: &VolumeId, map: &OwnMap, cause: WaitCause) -> MapWait {
-    let now = uptime();
+    let now = cx.host.environment.uptime();
     let known = cx.store.records.load(id).map_wait.filter(|wait| now.since(&wait.since).is_some());
     known.unwrap_or_else(|| {
         let wait = MapWait { since: now, cause, not_switched: None };
@@ -349,7 +349,7 @@ fn note_why(
 
 /// Whether the wait was ended.
 fn end_of_patience(cx: &Context<'_>, id: &VolumeId, map: &OwnMap, wait: &MapWait) -> bool {
-    let waited = uptime().since(&wait.since).unwrap_or_default();
+    let waited = cx.host.environment.uptime().since(&wait.since).unwrap_or_default();
     if waited < Duration::from_secs(cx.policy.shield.patience) {
         return false;
     }

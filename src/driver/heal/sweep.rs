@@ -5,8 +5,6 @@ use crate::context::Context;
 use crate::heal::diagnosis::HealOccasion;
 use crate::heal::outcome::Healed;
 use crate::heal::{self, returned_disk};
-use crate::host::clock::Deadline;
-use crate::host::locks::Locked;
 use crate::lookup::{locking, mounted_here};
 use crate::model::disk::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Kind, Result};
@@ -14,6 +12,8 @@ use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
 use crate::model::text::{kept, without_digits};
 use crate::operation::moment;
+use crate::ports::clock::Deadline;
+use crate::ports::store::Locked;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ fn note_transport(cx: &Context<'_>, id: &VolumeId) {
         return;
     }
     let disks = cx.host.devices.claimants(&wanted).unwrap_or_default();
-    let disk = disks.iter().find(|disk| moment(disk).is_of(&staged.disk));
+    let disk = disks.iter().find(|disk| moment(cx, disk).is_of(&staged.disk));
     let Some(transport) = disk.and_then(Device::transport) else { return };
     let noted = cx.store.records.update(id, |record| {
         if let Some(staged) = &mut record.staged {
@@ -167,13 +167,14 @@ fn why_it_fails_or_waits(done: &Result<Healed>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::Context;
+    use crate::fakes::moment;
     use crate::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
     use crate::host::left_behind::{self, LeftProcess};
-    use crate::host::locks::Lock;
     use crate::lookup::memory::staged;
     use crate::model::disk::journal::sights::JournalMark;
     use crate::model::record::{DiskMoment, MapWait, Staged, VolumeRecord, WaitCause};
     use crate::model::shield::own_map::OwnMap;
+    use crate::ports::store::Lock;
     use std::path::Path;
 
     #[test]

@@ -1,6 +1,6 @@
 //! How much time a heal has, and how it is shared out.
 
-use crate::host::clock::Deadline;
+use crate::ports::clock::Deadline;
 use std::time::Duration;
 
 /// What one namespace may take on the way: a consumer's pod, another pod, any other.

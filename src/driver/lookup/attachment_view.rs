@@ -1,16 +1,16 @@
 //! What the cloud says of a volume and a server: one view, put together of both of its sides, and how
 //! far each is believed.
 
-use crate::cloud::{Capabilities, CloudVolume, Reservation, Trouble};
 use crate::context::Context;
-use crate::host::clock::Deadline;
-use crate::host::pace::Change;
 use crate::model::cloud::attachment_state::{
     AttachmentState, Listing, Mapping, VolumePhase, judge,
 };
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::pauses::Looks;
+use crate::ports::clock::Deadline;
+use crate::ports::cloud::{Capabilities, CloudVolume, Reservation, Trouble};
+use crate::ports::store::Change;
 use std::time::{Duration, Instant};
 
 /// A call whose time is up may ask this long for a better message.
@@ -53,7 +53,7 @@ pub(crate) fn at_server_of<T>(
 ) -> Result<T> {
     let ask = || cx.cloud.server(node, cx.deadline);
     let asked = || match (cx.answers(), sight) {
-        (Some(answers), Asking::Shared) => answers.server(node, cx.deadline, ask),
+        (Some(answers), Asking::Shared) => answers.server(node, cx.deadline, &mut { ask }),
         (Some(answers), Asking::Anew) => ask().inspect(|server| {
             if let Some(server) = server {
                 answers.is_server(node, server);

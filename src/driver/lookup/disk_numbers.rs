@@ -1,14 +1,13 @@
 //! The numbers under which a volume lives or lived: its disk now, and those of its disks that are gone.
 
 use crate::context::Context;
-use crate::host::device_nodes;
-use crate::host::machine::boot_id;
 use crate::lookup::{find_disk, own_maps};
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, NamespaceUse};
+use crate::model::mount::label;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
 use crate::model::record::{Staged, VolumeRecord};
@@ -107,7 +106,7 @@ pub(crate) fn verdicts(
     let record = cx.store.records.load(id);
     let labelled = labelled(table, id).map(|mount| mount.disk);
     let ours: BTreeSet<_> = labelled.chain(labelled_elsewhere.iter().copied()).collect();
-    let mut numbers: BTreeSet<_> = record.former_numbers(&boot_id()).collect();
+    let mut numbers: BTreeSet<_> = record.former_numbers(&cx.host.environment.boot_id()).collect();
     numbers.extend(&ours);
     let wanted = cx.cloud.identity(id);
     let mut verdicts = Vec::new();
@@ -126,7 +125,7 @@ pub(crate) fn verdicts(
 /// namespace; where that cannot be seen it may.
 pub(crate) fn is_left_behind(cx: &Context<'_>, id: &VolumeId) -> bool {
     let record = cx.store.records.load(id);
-    let numbers: Vec<_> = record.former_numbers(&boot_id()).collect();
+    let numbers: Vec<_> = record.former_numbers(&cx.host.environment.boot_id()).collect();
     let Ok(table) = cx.host.mounts.table() else { return true };
     if labelled(&table, id).next().is_some() {
         return true;
@@ -139,7 +138,7 @@ pub(crate) fn is_left_behind(cx: &Context<'_>, id: &VolumeId) -> bool {
         Answer::Told(uses) => {
             let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
             uses.hidden(|pod| record.knows(pod)).is_some()
-                || mounts.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id))
+                || mounts.any(|mount| label::owner_of(mount).as_ref() == Some(id))
         }
         Answer::CannotTell(_) => true,
     }
@@ -163,11 +162,11 @@ pub(crate) fn belonging(
 /// The numbers of mounts in other namespaces that show the volume's label: a record may be lost, and it
 /// remembers so many disks and no more.
 pub(crate) fn labelled_elsewhere(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<DeviceNumber>> {
-    let label = Path::new(device_nodes::FOLDER).join(id.as_str());
+    let label = Path::new(label::FOLDER).join(id.as_str());
     match cx.host.census.namespaces_of(&[], &label) {
         Answer::Told(uses) => {
             let mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
-            let ours = mounts.filter(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
+            let ours = mounts.filter(|mount| label::owner_of(mount).as_ref() == Some(id));
             // A btrfs shows a number there that is no disk's; and it is not healed.
             Ok(ours.map(|mount| mount.number).filter(|number| number.major != 0).collect())
         }
@@ -223,9 +222,9 @@ fn belonging_of(
     told_id: impl FnOnce() -> Option<u64>,
 ) -> Belonging {
     let all = if own.is_empty() { elsewhere } else { own };
-    let mut labelled = all.iter().filter(|mount| device_nodes::is_labelled(mount)).peekable();
+    let mut labelled = all.iter().filter(|mount| label::is_labelled(mount)).peekable();
     if labelled.peek().is_some() {
-        let is_its = labelled.any(|mount| device_nodes::owner_of(mount).as_ref() == Some(id));
+        let is_its = labelled.any(|mount| label::owner_of(mount).as_ref() == Some(id));
         return if is_its { Belonging::Proven } else { Belonging::Disproven };
     }
     // The predecessor's mounts have no label: then only what stands in the folder where this machine staged the
@@ -256,7 +255,7 @@ pub(crate) fn labelled<'t>(
     table: &'t MountTable,
     id: &VolumeId,
 ) -> impl Iterator<Item = &'t Mount> {
-    table.mounts().iter().filter(move |mount| device_nodes::owner_of(mount).as_ref() == Some(id))
+    table.mounts().iter().filter(move |mount| label::owner_of(mount).as_ref() == Some(id))
 }
 
 /// What statfs(2) says of a file system's id, dead or alive: ext folds its UUID into 64 bits. xfs

@@ -7,18 +7,19 @@
 //! A disk proves nothing with its serial unless its transport is one of the cloud's: on others the
 //! target chooses the serial. Such a disk can neither take a volume's place nor block it.
 
-use crate::cloud::CloudVolume;
 use crate::context::Context;
-use crate::host::clock::Deadline;
-use crate::host::{Held, device_nodes};
 use crate::lookup::attachment_view;
 use crate::model::disk::device::{Device, Identity, Proof};
 use crate::model::disk::transport::Admission;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::mount::label;
 use crate::model::record::Staged;
 use crate::model::text::shown;
 use crate::operation::{Volume, moment};
+use crate::ports::clock::Deadline;
+use crate::ports::cloud::CloudVolume;
+use crate::ports::host::Held;
 use std::path::Path;
 use std::time::Duration;
 
@@ -83,11 +84,11 @@ fn claimants(cx: &Context<'_>, wanted: &Identity) -> Result<(Vec<Device>, Vec<De
 /// Whether this machine mounted the volume from this very disk, and may have it mounted still: what an
 /// earlier version or another configuration mounted must still be guarded and unmounted.
 fn is_mounted_from(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> bool {
-    let (record, now) = (cx.store.records.load(id), moment(disk));
+    let (record, now) = (cx.store.records.load(id), moment(cx, disk));
     let staged = record.staged.as_ref().map(|staged| &staged.disk);
     record.former.iter().chain(staged).any(|one| one.is_of(&now))
         || cx.host.mounts.table().is_ok_and(|table| {
-            table.of(disk.number).any(|one| device_nodes::owner_of(one).as_ref() == Some(id))
+            table.of(disk.number).any(|one| label::owner_of(one).as_ref() == Some(id))
         })
 }
 
@@ -95,7 +96,7 @@ fn is_mounted_from(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> bool {
 /// by it.
 fn may_have_come_back(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> bool {
     let staged = cx.store.records.load(id).staged;
-    let is_now = |staged: &Staged| staged.disk.boot == moment(disk).boot;
+    let is_now = |staged: &Staged| staged.disk.boot == moment(cx, disk).boot;
     let transport = staged.filter(is_now).and_then(|staged| staged.transport);
     transport.is_some() && transport.as_ref() == disk.transport()
 }
@@ -348,7 +349,7 @@ fn stranger(id: &VolumeId, disk: &Device) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
+    use crate::fakes::{FakeCloud, FakeDevices, MadeUp, moment};
     use crate::model::disk::transport::Transport;
 
     const ONE: &str = "6f1c2d3e-4a5b-4c6d-8e7f-000000000001";

@@ -1,16 +1,16 @@
 //! From the orchestrator's name of a volume to the volume. A wrong guess would detach
 //! another volume's disk, so whatever is not certain is an error.
 
-use crate::cloud::{CloudVolume, Note};
 use crate::context::Context;
-use crate::host::device_nodes;
 use crate::lookup::memory;
 use crate::model::disk::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
+use crate::model::mount::label;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::record::VolumeRecord;
 use crate::operation::Volume;
+use crate::ports::cloud::{CloudVolume, Note};
 use std::path::Path;
 
 /// The volume of this name, as far as the cloud can tell; nothing if no volume that is
@@ -184,7 +184,7 @@ fn is_meant_here(
 /// Whether the volume is mounted on this machine in a folder of that name.
 fn is_mounted_as(cx: &Context<'_>, name: &VolumeName, record: &VolumeRecord) -> Result<bool> {
     let is_its = |mount: &Mount| {
-        device_nodes::owner_of(mount).as_ref() == Some(&record.volume)
+        label::owner_of(mount).as_ref() == Some(&record.volume)
             || record.staged.as_ref().is_some_and(|staged| staged.folder == mount.target)
     };
     let is_called =
@@ -230,7 +230,7 @@ pub fn volume_mounted_at(
     let table = cx.host.mounts.table()?;
     // Whichever of those that stand there tells: a stranger's may lie on the volume's.
     for mount in table.at(folder) {
-        let labelled = device_nodes::owner_of(mount);
+        let labelled = label::owner_of(mount);
         if labelled.as_ref().is_some_and(|id| name.is(id)) {
             return Ok(labelled);
         }
@@ -257,7 +257,7 @@ pub(crate) fn refuse_another_at(
     table: &MountTable,
 ) -> Result<()> {
     for mount in table.at(folder) {
-        let shown = volume_on(cx, mount.disk)?.or_else(|| device_nodes::owner_of(mount));
+        let shown = volume_on(cx, mount.disk)?.or_else(|| label::owner_of(mount));
         if let Some(other) = shown.filter(|other| other != id) {
             let folder = folder.display();
             return Err(Error::refused(format!(

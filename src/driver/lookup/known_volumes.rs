@@ -1,15 +1,15 @@
 //! The volumes that this machine and the cloud know, with all that people may call them.
 
-use crate::cloud::CloudVolume;
 use crate::context::Context;
-use crate::host::clock::Deadline;
-use crate::host::{device_nodes, machine};
 use crate::lookup::{find_disk, find_volume};
 use crate::model::disk::device::{DeviceNumber, link_names};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::known_volume::{KnownVolume, TypedName};
+use crate::model::mount::label;
 use crate::model::mount::layout::FolderKind;
+use crate::ports::clock::Deadline;
+use crate::ports::cloud::CloudVolume;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use std::time::Duration;
 #[must_use]
 pub fn here(cx: &Context<'_>, typed: TypedName<'_>) -> Vec<KnownVolume> {
     let mut known = Collected::default();
-    let boot = machine::boot_id();
+    let boot = cx.host.environment.boot_id();
     for record in cx.store.records.list().unwrap_or_default() {
         let one = known.volume(&record.volume);
         // A name that went to another volume since is that one's.
@@ -37,7 +37,7 @@ pub fn here(cx: &Context<'_>, typed: TypedName<'_>) -> Vec<KnownVolume> {
     let table = cx.host.mounts.table().unwrap_or_default();
     for mount in table.mounts() {
         let place = cx.faces.place_of(&mount.target);
-        let label = device_nodes::owner_of(mount);
+        let label = label::owner_of(mount);
         let by_folder = |(_, name): &(FolderKind, VolumeName)| {
             find_volume::volume_mounted_at(cx, name, &mount.target).ok().flatten()
         };
@@ -113,7 +113,7 @@ fn complete(cx: &Context<'_>, one: &mut KnownVolume, typed: TypedName<'_>) {
     let Some(id) = &one.id else { return };
     let by_id = Path::new("/dev/disk/by-id");
     one.links.extend(link_names(id).into_iter().map(|name| by_id.join(name)));
-    one.links.extend([cx.cloud.link(id), device_nodes::label_of(id)]);
+    one.links.extend([cx.cloud.link(id), label::label_of(id)]);
     if typed.number.is_some() && one.disk.is_none() {
         one.disk = find_disk::find_disk(cx, id).ok().flatten().map(|disk| disk.number);
     }
@@ -156,7 +156,7 @@ impl Collected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
+    use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp, boot_id};
     use crate::model::face::OF_TESTS;
     use crate::model::ids::ConsumerId;
     use crate::model::record::DiskMoment;
@@ -196,10 +196,10 @@ mod tests {
                 .update(&id("v-1"), |record| {
                     record.name = Some(name("pv-1"));
                     record.consumers.insert(pod, "db/postgres-0".to_owned());
-                    record.former.push(DiskMoment::of_a_test(9, &machine::boot_id()));
+                    record.former.push(DiskMoment::of_a_test(9, &boot_id()));
                     record.former.push(DiskMoment {
                         number: DeviceNumber { major: 253, minor: 0 },
-                        ..DiskMoment::of_a_test(0, &machine::boot_id())
+                        ..DiskMoment::of_a_test(0, &boot_id())
                     });
                 })
                 .unwrap();

@@ -1,11 +1,10 @@
 //! What earlier calls left behind on a disk that hangs, and locks that are not given back.
 
 use crate::context::Context;
-use crate::host::left_behind::{LeftProcess, what_ends};
-use crate::host::locks::{Lock, Locked};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::ports::store::{Lock, Locked, StuckProcess};
 
 /// The volume's lock, for operations that change this machine; an error also if a process of an
 /// earlier call still hangs on its disk.
@@ -39,12 +38,12 @@ pub(crate) fn lock_or_go_on(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Lo
         Err(error) if error.kind == Kind::Busy => error,
         other => return other,
     };
-    match cx.store.locks.holder_state(id) {
-        Some(holder) if holder.hangs() => {
+    match cx.store.locks.hanging_holder(id) {
+        Some(holder) => {
             tracing::warn!(volume = %id, %holder, "going on without its lock");
             Ok(None)
         }
-        _ => Err(refused),
+        None => Err(refused),
     }
 }
 
@@ -52,14 +51,14 @@ pub(crate) fn lock_or_go_on(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Lo
 /// now: another one would hang beside it. What hangs on a disk that is gone holds up no call.
 /// The caller holds the volume's lock.
 pub(crate) fn nothing_hangs(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
-    let left = cx.store.locks.left(id);
+    let left = cx.store.locks.stuck(id);
     if left.is_empty() {
         return Ok(());
     }
     let disks = cx.host.devices.search(&cx.cloud.identity(id))?;
     match left.iter().find(|one| concerns(one, &disks)) {
-        Some(one) => Err(Error::new(Kind::Busy, format!("an earlier call's {one}"))
-            .hint(format!("nothing new is begun there; {}", what_ends(std::slice::from_ref(one))))),
+        Some(one) => Err(Error::new(Kind::Busy, format!("an earlier call's {}", one.description))
+            .hint(format!("nothing new is begun there; {}", one.what_ends_it))),
         None => Ok(()),
     }
 }
@@ -67,15 +66,15 @@ pub(crate) fn nothing_hangs(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
 /// Who has the disk is perhaps no user of it: a process that an earlier call left behind, in the
 /// middle of an unmount. In words, for a refusal; the caller holds the volume's lock.
 pub(crate) fn what_hangs(cx: &Context<'_>, id: Option<&VolumeId>) -> String {
-    let left = id.map(|id| cx.store.locks.left(id)).unwrap_or_default();
+    let left = id.map(|id| cx.store.locks.stuck(id)).unwrap_or_default();
     left.first().map_or_else(String::new, |one| {
-        format!("; an earlier call's {one}, which ends when that disk answers")
+        format!("; an earlier call's {}, which ends when that disk answers", one.description)
     })
 }
 
-fn concerns(one: &LeftProcess, disks: &[Device]) -> bool {
+fn concerns(one: &StuckProcess, disks: &[Device]) -> bool {
     // Each call uses the driver's own files, whatever its disk.
-    if one.file.is_some() {
+    if one.is_on_own_file {
         return true;
     }
     let Some(number) = &one.disk else { return !disks.is_empty() };
@@ -90,8 +89,8 @@ mod tests {
     use super::*;
     use crate::Store;
     use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
-    use crate::host::left_behind;
-    use crate::host::locks::Locks;
+    use crate::host::left_behind::{self, LeftProcess};
+    use crate::host::locks;
     use std::path::Path;
     use std::time::Duration;
 
@@ -101,10 +100,12 @@ mod tests {
         // The kernel counts disks from the first on: a sequence of the second, where it is told.
         devices.disks[1].0.sequence = None;
         let disks: Vec<_> = devices.disks.into_iter().map(|(disk, _)| disk).collect();
-        let left = |disk: Option<&str>, sequence| {
-            let pid = i32::try_from(std::process::id()).unwrap();
-            let one = LeftProcess::of(pid, "unmount", 0).unwrap();
-            LeftProcess { disk: disk.map(str::to_owned), sequence, ..one }
+        let left = |disk: Option<&str>, sequence| StuckProcess {
+            description: "process 7 hangs".to_owned(),
+            what_ends_it: "",
+            is_on_own_file: false,
+            disk: disk.map(str::to_owned),
+            sequence,
         };
         let first = disks[0].sequence.unwrap();
         for (one, is_concerned) in [
@@ -120,7 +121,7 @@ mod tests {
         }
         // The disk is gone: only what hangs on the driver's own file is in the way.
         assert!(!concerns(&left(None, None), &[]));
-        let of_a_file = LeftProcess { file: Some("/var/log/x".into()), ..left(None, None) };
+        let of_a_file = StuckProcess { is_on_own_file: true, ..left(None, None) };
         assert!(concerns(&of_a_file, &[]));
     }
 
@@ -130,7 +131,7 @@ mod tests {
         let devices = FakeDevices::default().with("vdb", 16, "v-1");
         let limit = Duration::from_millis(20);
         MadeUp { limit, ..MadeUp::with(&cloud, &devices) }.drive(|cx| {
-            let store = Store { locks: &Locks::in_folder(folder), ..cx.store };
+            let store = Store { locks: &locks::LockFiles::in_folder(folder), ..cx.store };
             work(&Context { store, ..*cx }, &VolumeId::parse("v-1").unwrap())
         })
     }

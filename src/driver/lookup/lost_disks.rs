@@ -1,11 +1,11 @@
 //! Which processes use a disk that is gone. When the last of them lets go, the kernel gives its number to
 //! another disk. A process that uses that one does not use the lost disk: it must not be named, nor signalled.
 
-use crate::host::{Census, Devices};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses};
 use crate::model::record::VolumeRecord;
+use crate::ports::host::{Census, Devices};
 use std::collections::BTreeMap;
 
 /// The numbers of lost disks and the volume that had each last. While a file of one volume was open there, no other

@@ -1,8 +1,6 @@
 //! What this machine remembers of a volume: its name, and how it was mounted.
 
 use crate::context::Context;
-use crate::host::clock::{Deadline, now};
-use crate::host::locks::Locked;
 use crate::model::disk::contents::Contents;
 use crate::model::disk::device::Device;
 use crate::model::error::Result;
@@ -11,6 +9,8 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::{DiskMoment, Staged, VolumeRecord};
 use crate::operation::{Volume, moment};
+use crate::ports::clock::{Deadline, now};
+use crate::ports::store::Locked;
 use std::path::Path;
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ pub(crate) fn forget_staged(cx: &Context<'_>, id: &VolumeId) {
 /// or of before the records were wiped.
 pub(crate) fn remember_found(cx: &Context<'_>, id: &VolumeId, disk: &Device, mount: &Mount) {
     let record = cx.store.records.load(id);
-    let now = moment(disk);
+    let now = moment(cx, disk);
     let known = record.staged.as_ref().filter(|staged| staged.disk.is_of(&now));
     if let Some(known) = known.filter(|_| record.was_mounted) {
         if known.disk != now {
@@ -115,7 +115,7 @@ pub(crate) fn staged(folder: &Path, disk: &DiskMoment, fs_type: &str, uuid: &str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
+    use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp, moment};
     use crate::model::disk::contents::FileSystem;
     use crate::model::mount::mountinfo::MountTable;
 

@@ -2,11 +2,11 @@
 //! folder is a cache, so the records of the boot alone do not decide.
 
 use crate::context::Context;
-use crate::host::device_nodes;
 use crate::lookup::other_kubelets::is_anothers;
 use crate::lookup::own_maps;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
+use crate::model::mount::label;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 /// All of them, by record, by label, or by their map: a first mount that waits in the kernel has left neither
 /// a record nor a label.
 pub(crate) fn all(cx: &Context<'_>) -> Result<BTreeSet<VolumeId>> {
-    let boot = crate::host::machine::boot_id();
+    let boot = cx.host.environment.boot_id();
     let was_here = |record: &VolumeRecord| record.was_mounted_since(&boot);
     let records = cx.store.records.list()?.into_iter().filter(was_here);
     let mut ids: BTreeSet<_> = records.map(|record| record.volume).collect();
@@ -25,7 +25,7 @@ pub(crate) fn all(cx: &Context<'_>) -> Result<BTreeSet<VolumeId>> {
 
 /// Whether this volume is one of them; in doubt it is.
 pub(crate) fn has(cx: &Context<'_>, id: &VolumeId) -> bool {
-    cx.store.records.load(id).was_mounted_since(&crate::host::machine::boot_id())
+    cx.store.records.load(id).was_mounted_since(&cx.host.environment.boot_id())
         || by_label(cx).map_or(true, |labels| labels.contains(id))
         || own_maps::volumes(cx).contains(id)
 }
@@ -33,7 +33,7 @@ pub(crate) fn has(cx: &Context<'_>, id: &VolumeId) -> bool {
 fn by_label(cx: &Context<'_>) -> Result<BTreeSet<VolumeId>> {
     let table = cx.host.mounts.table()?;
     let is_ours = |mount: &&Mount| !is_anothers(cx.faces, cx.host.kubelets, mount);
-    Ok(table.mounts().iter().filter(is_ours).filter_map(device_nodes::owner_of).collect())
+    Ok(table.mounts().iter().filter(is_ours).filter_map(label::owner_of).collect())
 }
 
 #[cfg(test)]

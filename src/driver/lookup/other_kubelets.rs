@@ -1,8 +1,8 @@
 //! Mounts of another kubelet on the same machine: its driver looks after them.
 
-use crate::host::Kubelets;
 use crate::model::face::Faces;
 use crate::model::mount::mountinfo::Mount;
+use crate::ports::host::Kubelets;
 
 /// Whether a mount is in a directory of a kubelet that another configuration of the driver serves. This only
 /// decides who looks after it: a mount keeps its disk from being detached wherever it is.

@@ -1,10 +1,10 @@
 //! The end of all waits of this machine, before it shuts down. It needs no configuration, no record and no lock, and
 //! one map that cannot be told keeps no other one waiting: whatever is wrong, the machine must come to its end.
 
-use crate::host::Maps;
-use crate::host::clock::Deadline;
 use crate::model::ids::VolumeId;
 use crate::model::shield::own_map::MapState;
+use crate::ports::clock::Deadline;
+use crate::ports::host::Maps;
 use std::time::Duration;
 
 /// How often it is looked whether a call has made a map wait again.

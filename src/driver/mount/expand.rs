@@ -1,6 +1,5 @@
 //! Grow a volume: in the cloud, on the machine, and its file system, while it is mounted.
 
-use crate::cloud::CloudVolume;
 use crate::context::Context;
 use crate::failpoints;
 use crate::lookup::attachment_view::{self, after_all};
@@ -16,6 +15,7 @@ use crate::model::mount::mountinfo::Mount;
 use crate::model::pauses::Steps;
 use crate::operation::{Outcome, Volume};
 use crate::ownership::mount_place::belonging;
+use crate::ports::cloud::CloudVolume;
 use std::path::Path;
 use std::time::Duration;
 

@@ -7,7 +7,6 @@ use crate::context::Context;
 use crate::failpoints;
 use crate::guard::{free_disks, remote_mark};
 use crate::heal::recovery;
-use crate::host::NewFileSystem;
 use crate::lookup::find_disk::{self, must_be_allowed};
 use crate::lookup::locking;
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
@@ -16,10 +15,11 @@ use crate::model::disk::formatting::FormatRequester;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, is_uuid};
 use crate::model::mount::mount_options::MkfsOptions;
-use crate::model::record::{Formatting, VolumeRecord};
+use crate::model::record::{DiskMoment, Formatting, VolumeRecord};
 use crate::model::text::shown;
 use crate::mount::format_consent;
 use crate::operation::{Volume, moment};
+use crate::ports::host::NewFileSystem;
 use std::time::Duration;
 
 /// How long a disk that another process still has open (a killed mkfs) is waited for.
@@ -51,7 +51,7 @@ pub(crate) enum DiskHolds {
 /// person.
 pub(crate) fn found_on(cx: &Context<'_>, volume: &Volume, disk: &Device) -> Result<DiskHolds> {
     let record = cx.store.records.load(&volume.id);
-    let interrupted = interrupted_on(&record, disk);
+    let interrupted = interrupted_on(&record, &moment(cx, disk));
     if interrupted.is_some() {
         // Let a killed mkfs finish its last write.
         is_free_soon(cx, disk)?;
@@ -148,7 +148,7 @@ pub fn format_for_good(
     }
     format_consent::note_begin(cx, &volume.id, &consent)?;
     cx.store.records.update(&volume.id, |record| {
-        record.formatting = Some(intent(disk, &new));
+        record.formatting = Some(intent(cx, disk, &new));
         record.was_mounted = false;
         record.staged = None;
         record.unstaged = None;
@@ -208,7 +208,7 @@ fn format(
     failpoints::step("stage.format.consented");
     if !new.force {
         refuse_changed(cx, volume, disk)?;
-        let intent = intent(disk, new);
+        let intent = intent(cx, disk, new);
         cx.store.records.update(&volume.id, |record| record.formatting = Some(intent))?;
     }
     failpoints::step("stage.format.intent");
@@ -272,15 +272,19 @@ fn new_file_system(id: &VolumeId, kind: FsType, options: &MkfsOptions) -> NewFil
     NewFileSystem { kind, uuid: file_system_uuid(id), force: false, options: options.clone() }
 }
 
-fn intent(disk: &Device, new: &NewFileSystem) -> Formatting {
-    Formatting { disk: moment(disk), fs_type: new.kind.name().to_owned(), uuid: new.uuid.clone() }
+fn intent(cx: &Context<'_>, disk: &Device, new: &NewFileSystem) -> Formatting {
+    Formatting {
+        disk: moment(cx, disk),
+        fs_type: new.kind.name().to_owned(),
+        uuid: new.uuid.clone(),
+    }
 }
 
 /// The format that was begun on this very plug-in of the disk.
-fn interrupted_on<'a>(record: &'a VolumeRecord, disk: &Device) -> Option<&'a Formatting> {
+fn interrupted_on<'a>(record: &'a VolumeRecord, disk: &DiskMoment) -> Option<&'a Formatting> {
     let formatting = record.formatting.as_ref()?;
     // Without the kernel's count a disk that left and came back looks like one that stayed.
-    (formatting.disk == moment(disk) && disk.sequence.is_some()).then_some(formatting)
+    (formatting.disk == *disk && disk.sequence.is_some()).then_some(formatting)
 }
 
 /// The UUID that a file system of this volume gets: the id itself where that is a UUID, else a

@@ -1,7 +1,6 @@
 //! Whether a disk may get a new file system: the facts are gathered here, and judged by
 //! [`may_format`]. Also the notes that the cloud keeps of how far a volume has come.
 
-use crate::cloud::{CloudVolume, Note};
 use crate::context::Context;
 use crate::guard::remote_mark;
 use crate::lookup::attachment_view;
@@ -9,6 +8,7 @@ use crate::model::disk::device::Device;
 use crate::model::disk::formatting::{Facts, FormatRequester, Life, Objection, may_format};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{ServerId, VolumeId};
+use crate::ports::cloud::{CloudVolume, Note};
 
 /// A disk that may be formatted, by the cloud's word too.
 pub(crate) struct Consent {

@@ -2,12 +2,12 @@
 //! nothing holds back a detach that is called on another machine.
 use crate::context::Context;
 use crate::guard::remote_mark;
-use crate::host::clock::Deadline;
-use crate::host::locks::Locked;
 use crate::lookup::{find_disk, locking};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::mount::{sole_writer, stage};
+use crate::ports::clock::Deadline;
+use crate::ports::store::Locked;
 use std::time::Duration;
 
 /// Leaves all of them, as far as that can be now.

@@ -3,7 +3,6 @@
 use crate::context::Context;
 use crate::failpoints;
 use crate::guard::{self, let_go_volumes};
-use crate::host::clock::now;
 use crate::lookup::{find_disk, locking, memory};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
@@ -13,6 +12,7 @@ use crate::model::report::tear_down::TearDown;
 use crate::mount::stage::{self, StageOptions};
 use crate::operation::{Outcome, Volume};
 use crate::ownership::mount_place::{self, a_part_of_it, belonging, belongs_now};
+use crate::ports::clock::now;
 use std::path::Path;
 
 /// Where a volume is to be published.

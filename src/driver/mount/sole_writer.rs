@@ -1,12 +1,12 @@
 //! One server writes to a volume: the one that has it by the cloud's word, alone, and keeps it. The disk
 //! alone does not tell: it stays for a while after the cloud has taken the volume back.
 
-use crate::cloud::{Capabilities, CloudVolume};
 use crate::context::Context;
-use crate::host::clock::Deadline;
 use crate::model::cloud::attachment_state::VolumePhase;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeId};
+use crate::ports::clock::Deadline;
+use crate::ports::cloud::{Capabilities, CloudVolume};
 use std::time::Duration;
 
 /// A mount waits no longer than this for the cloud's word.

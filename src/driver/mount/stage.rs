@@ -1,13 +1,11 @@
 //! Mount the volume's disk at its stage folder; a blank one is formatted first.
 
-use crate::cloud::CloudVolume;
 use crate::context::Context;
 use crate::failpoints;
 use crate::guard::{self, free_disks, let_go_volumes, remote_mark};
 use crate::heal::covering::{self, MapOverDisk};
 use crate::heal::file_system_check::{self, next_count};
 use crate::heal::{self, recovery};
-use crate::host::{Hidden, MountRequest, machine};
 use crate::lookup::find_disk::{self, must_be_allowed};
 use crate::lookup::memory::{self, staged};
 use crate::lookup::{disk_numbers, find_volume, locking, own_maps};
@@ -26,6 +24,8 @@ use crate::mount::format::{self, DiskHolds, file_system_uuid, not_ours};
 use crate::mount::sole_writer;
 use crate::operation::{Outcome, Volume, moment};
 use crate::ownership::mount_place::{self, belonging, belongs_now};
+use crate::ports::cloud::CloudVolume;
+use crate::ports::host::{Hidden, MountRequest};
 use std::path::Path;
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ pub(crate) fn stage_locked(
     let expected = next_count(&found, &disk, options.untouched);
     let was_free = expected.is_none() || find_disk::is_free(cx, &disk)?;
     mount_verified(cx, volume, &disk, &found, options, &folder)?;
-    let mut staged = staged(&folder, &moment(&disk), found.kind.name(), &found.uuid);
+    let mut staged = staged(&folder, &moment(cx, &disk), found.kind.name(), &found.uuid);
     staged.options = options.mount_options.to_string();
     staged.untouched = options.untouched;
     staged.mounts = file_system_check::mounts_counted(cx, expected, &disk, was_free);
@@ -200,7 +200,7 @@ fn file_system_on(
         .hint("ask for the file system that is there, or for none; a disk with data is never formatted"));
     }
     refuse_rivals_file_system(&volume.id, disk, &found)?;
-    refuse_changed_file_system(&cx.store.records.load(&volume.id), disk, &found, attachment)?;
+    refuse_changed_file_system(cx, &cx.store.records.load(&volume.id), disk, &found, attachment)?;
     if found.uuid != file_system_uuid(&volume.id) {
         // Made elsewhere, or restored from a copy: nothing wrong, but worth knowing.
         tracing::info!(volume = %volume.id, uuid = found.uuid, "the file system was not made by this driver for this volume");
@@ -240,7 +240,7 @@ fn grown_where_only_now(
         && leaves_room(found.size, disk.size)
         && !disk.read_only
         && !options.untouched
-        && !machine::may_grow_mounted()
+        && !cx.host.environment.may_grow_mounted()
         && find_disk::is_free(cx, disk)?;
     if !is_wanted {
         return Ok(found);
@@ -354,6 +354,7 @@ fn mark_of_attachment(volume: &CloudVolume) -> Option<String> {
 /// While a volume stays attached only this driver makes file systems on it. Another UUID than that of
 /// the last mount means that the disk is another one, or that someone else wrote a file system to it.
 fn refuse_changed_file_system(
+    cx: &Context<'_>,
     record: &VolumeRecord,
     disk: &Device,
     found: &FileSystem,
@@ -363,7 +364,7 @@ fn refuse_changed_file_system(
     let Some(last) = record.file_system.as_ref().filter(|last| last.uuid != *uuid) else {
         return Ok(());
     };
-    if !last.is_same_attachment(attachment, &moment(disk)) {
+    if !last.is_same_attachment(attachment, &moment(cx, disk)) {
         tracing::warn!(volume = %id, uuid, last = last.uuid, "another file system than at the last mount here; the volume was attached anew since");
         return Ok(());
     }

@@ -5,7 +5,6 @@ use crate::failpoints;
 use crate::guard::letting_go::{self, ConsumerFolder};
 use crate::guard::{self, flush, free_disks, leaked_copies, let_go_volumes, refusal, remote_mark};
 use crate::heal::{recovery, returned_disk};
-use crate::host::{Hidden, machine, worker};
 use crate::lookup::{find_volume, locking};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -19,6 +18,7 @@ use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
 use crate::operation::{Outcome, VolumeRef};
 use crate::ownership::mount_place;
+use crate::ports::host::Hidden;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -185,7 +185,7 @@ fn take_off(
                 record.is_unstaged();
                 if is_free.is_ok() && requester == Requester::Orchestrator {
                     record.let_go = LetGoes::default();
-                    record.unstaged_at = Some(machine::uptime());
+                    record.unstaged_at = Some(cx.host.environment.uptime());
                 }
                 // The guard has just looked, and it never consents without: no mount stands on
                 // any of them any more, and to look for them with each call takes longer than
@@ -306,7 +306,6 @@ fn unmount_all(cx: &Context<'_>, folder: &Path, id: Option<&VolumeId>) -> Result
         let look = cx.host.mounts.standing_at(folder)?;
         let Some(mount) = look.top()? else { return Ok(outcome) };
         mount_place::refuse_strangers_on_top(cx, id, &look)?;
-        worker::works_on(mount.disk, None);
         if cx.host.devices.is_gone(mount.disk)? {
             tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted, whatever uses it");
             cx.host.mounts.unmount_dead(mount, cx.deadline)?;

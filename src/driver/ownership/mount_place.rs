@@ -2,12 +2,12 @@
 //! the folder's path leads to. Every call that works on a folder asks here.
 
 use crate::context::Context;
-use crate::host::device_nodes;
 use crate::lookup::{disk_numbers, find_disk, find_volume};
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::mount::label;
 use crate::model::mount::layout::Target;
 use crate::model::mount::mount_place::{Covered, Look, Stands};
 use crate::model::mount::mountinfo::{Mount, MountTable};
@@ -133,9 +133,9 @@ pub(crate) fn refuse_strangers_on_top(
     let is_volumes = |mount: &Mount| -> Result<bool> {
         Ok(numbers.contains(&mount.disk)
             || match id {
-                Some(id) => device_nodes::owner_of(mount).as_ref() == Some(id),
+                Some(id) => label::owner_of(mount).as_ref() == Some(id),
                 None => {
-                    device_nodes::owner_of(mount).is_some()
+                    label::owner_of(mount).is_some()
                         || find_volume::volume_on(cx, mount.disk)?.is_some()
                 }
             })

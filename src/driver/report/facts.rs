@@ -1,7 +1,6 @@
 //! What was read of a volume, as facts for people.
 
-use crate::cloud::CloudVolume;
-use crate::host::machine::uptime;
+use crate::context::Context;
 use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, ServerId, VolumeName};
 use crate::model::mount::layout::FolderKind;
@@ -10,6 +9,7 @@ use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{CloudFact, CloudView, MountFact, PodFact, RefusalFact, Role};
 use crate::model::report::refusal::Refusal;
 use crate::model::report::tear_down::TearDown;
+use crate::ports::cloud::CloudVolume;
 use std::collections::BTreeSet;
 
 /// Whose a mount of this machine is: by its path, else as it was remembered.
@@ -61,9 +61,9 @@ pub(crate) fn pods_of(record: Option<&VolumeRecord>, mounts: &[MountFact]) -> Ve
     all.into_iter().map(pod).collect()
 }
 
-pub(crate) fn refusals_of(record: &VolumeRecord, faces: Faces) -> Vec<RefusalFact> {
-    let now = uptime();
-    let words = |refusal: &Refusal| faces.words_of(refusal.face.as_ref());
+pub(crate) fn refusals_of(cx: &Context<'_>, record: &VolumeRecord) -> Vec<RefusalFact> {
+    let now = cx.host.environment.uptime();
+    let words = |refusal: &Refusal| cx.faces.words_of(refusal.face.as_ref());
     let fact = |(tear_down, refusal): (&TearDown, &Refusal)| RefusalFact {
         what: words(refusal).name(tear_down),
         told: words(refusal).told(tear_down, |pod| record.consumers.get(pod).cloned()),

@@ -1,8 +1,6 @@
 //! Who uses a volume, and what the metrics show of this machine.
 
 use crate::context::Context;
-use crate::host::clock;
-use crate::host::machine::uptime;
 use crate::lookup::lost_disks::users_of_lost;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::VolumeName;
@@ -11,6 +9,7 @@ use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{HolderFact, MountedOn, ProcessFact, VolumeFacts};
 use crate::model::report::metrics::{Absence, Gauges, LetGone, Refused, WaitingMap};
 use crate::ownership::{self, words};
+use crate::ports::clock;
 use crate::report::facts::refusals_of;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,14 +62,14 @@ pub fn holders(cx: &Context<'_>, facts: &VolumeFacts) -> Answer<Holders> {
 #[must_use]
 pub fn gauges(cx: &Context<'_>, before: &Gauges) -> Option<Gauges> {
     let records = cx.store.records.list().ok()?;
-    let boot = crate::host::machine::boot_id();
+    let boot = cx.host.environment.boot_id();
     let is_same_boot = before.boot == boot;
     let mut gauges = Gauges { volumes: records.len() as u64, boot, ..Gauges::default() };
     let mut gone: BTreeMap<DeviceNumber, &str> = BTreeMap::new();
     for record in &records {
         let id = record.volume.as_str();
         let name = record.name.as_ref().map_or("", VolumeName::as_str);
-        for refusal in refusals_of(record, cx.faces).iter().filter(|refusal| refusal.is_current) {
+        for refusal in refusals_of(cx, record).iter().filter(|refusal| refusal.is_current) {
             let pod = refusal.tear_down.consumer();
             let label = pod.and_then(|pod| record.consumers.get(pod));
             gauges.refused.push(Refused {
@@ -93,7 +92,7 @@ pub fn gauges(cx: &Context<'_>, before: &Gauges) -> Option<Gauges> {
                 since: one.at / 1000,
             });
         }
-        gauges.waiting.extend(waiting(record, before));
+        gauges.waiting.extend(waiting(cx, record, before));
         let of_this_boot = record.former.iter().filter(|former| former.boot == gauges.boot);
         for former in of_this_boot {
             if is_same_boot && before.left.contains(&former.number.to_string()) {
@@ -156,9 +155,9 @@ fn count_stale(cx: &Context<'_>, gone: &BTreeMap<DeviceNumber, &str>, gauges: &m
 }
 
 /// Whether the volume's map waits for its disk.
-fn waiting(record: &VolumeRecord, before: &Gauges) -> Option<WaitingMap> {
+fn waiting(cx: &Context<'_>, record: &VolumeRecord, before: &Gauges) -> Option<WaitingMap> {
     let wait = record.map_wait.as_ref()?;
-    let now = uptime();
+    let now = cx.host.environment.uptime();
     let paused = now.since(&wait.since)?;
     let volume = record.volume.to_string();
     let known = before.waiting.iter().find(|one| one.volume == volume);

@@ -2,11 +2,8 @@
 //! tables and the records say, each under its own name. What cannot be seen is said, and is never
 //! taken for absent.
 
-use crate::cloud::CloudVolume;
 use crate::context::Context;
 use crate::guard::{let_go_volumes, orphans};
-use crate::host::device_nodes;
-use crate::host::machine::uptime;
 use crate::lookup::disk_numbers::{self, Belonging};
 use crate::lookup::lost_disks::{lost_numbers, users_of_lost};
 use crate::lookup::other_kubelets::is_anothers;
@@ -15,6 +12,7 @@ use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{ServerId, VolumeId, VolumeName};
 use crate::model::mount::disk_users::{Answer, FileUse, NAMESPACE_GOES_WITHIN, NamespaceUse};
+use crate::model::mount::label;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::orphan::Orphan;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
@@ -27,6 +25,7 @@ use crate::model::report::facts::{
 use crate::model::report::health::{self, Health, Verdict};
 use crate::model::text::several;
 use crate::ownership::mount_place;
+use crate::ports::cloud::CloudVolume;
 use crate::report::facts::{name_of, own_role, pods_of, refusals_of, view};
 use crate::report::holders::file_user;
 use std::collections::btree_map::Entry;
@@ -131,7 +130,7 @@ fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Sur
     let mut disks: BTreeMap<VolumeId, DiskFact> =
         ids.iter().map(|id| (id.clone(), disk_fact(cx, id))).collect();
 
-    let boot = crate::host::machine::boot_id();
+    let boot = cx.host.environment.boot_id();
     let mut numbers: BTreeSet<DeviceNumber> = disks.values().filter_map(number_of).collect();
     let former = records.iter().flat_map(|record| &record.former);
     numbers.extend(former.filter(|former| former.boot == boot).map(|former| former.number));
@@ -139,7 +138,7 @@ fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Sur
     let table = table.without(|mount| {
         !numbers.contains(&mount.disk) && is_anothers(cx.faces, cx.host.kubelets, mount)
     });
-    let labels = table.mounts().iter().filter_map(device_nodes::owner_of);
+    let labels = table.mounts().iter().filter_map(label::owner_of);
     let named = table.mounts().iter().filter_map(|mount| volume_in(cx, mount));
     for id in labels.chain(named) {
         let disk = disks.entry(id).or_insert_with_key(|id| disk_fact(cx, id));
@@ -147,14 +146,14 @@ fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Sur
     }
     let is_ours = |mount: &&Mount| {
         numbers.contains(&mount.disk)
-            || device_nodes::owner_of(mount).is_some()
+            || label::owner_of(mount).is_some()
             || cx.faces.place_of(&mount.target).is_some()
     };
     let own: BTreeSet<_> = table.mounts().iter().filter(is_ours).map(|m| m.number).collect();
     numbers.extend(own);
     let numbers: Vec<_> = numbers.into_iter().collect();
     let (elsewhere, unseen_mounts) =
-        match cx.host.census.namespaces_of(&numbers, Path::new(device_nodes::FOLDER)) {
+        match cx.host.census.namespaces_of(&numbers, Path::new(label::FOLDER)) {
             Answer::Told(uses) => {
                 if let Some(first) = uses.untold.first() {
                     let count = several(uses.untold.len(), "place", "places");
@@ -164,7 +163,7 @@ fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Sur
             }
             Answer::CannotTell(why) => (Vec::new(), Some(why)),
         };
-    for id in elsewhere.iter().flat_map(|one| &one.mounts).filter_map(device_nodes::owner_of) {
+    for id in elsewhere.iter().flat_map(|one| &one.mounts).filter_map(label::owner_of) {
         disks.entry(id.clone()).or_insert_with(|| disk_fact(cx, &id));
     }
     let owners = owners(cx, &disks, &records, &table, &elsewhere, &boot);
@@ -329,7 +328,7 @@ fn owners(
     }
     let others = elsewhere.iter().flat_map(|one| &one.mounts);
     for mount in table.mounts().iter().chain(others) {
-        if let Some(id) = device_nodes::owner_of(mount) {
+        if let Some(id) = label::owner_of(mount) {
             owners.entry(mount.number).or_insert(Owner::Volume(id));
         }
     }
@@ -416,7 +415,7 @@ fn facts(
         pods: pods_of(record, &mounts),
         mounts,
         unseen_mounts: unseen_mounts.map(str::to_owned),
-        refused: record.map(|record| refusals_of(record, cx.faces)).unwrap_or_default(),
+        refused: record.map(|record| refusals_of(cx, record)).unwrap_or_default(),
         let_go: record.map(|record| let_go_volumes::let_go_facts(cx, record)).unwrap_or_default(),
         left_attached: record.and_then(|record| left_attached(cx, record, &cloud)),
         cloud,
@@ -441,13 +440,13 @@ fn left_attached(
         Orphan::Yes => None,
         Orphan::Unknown(why) => Some(why),
     };
-    let silent_for = uptime().since(record.unstaged_at.as_ref()?)?.as_secs();
+    let silent_for = cx.host.environment.uptime().since(record.unstaged_at.as_ref()?)?.as_secs();
     Some(LeftAttached { silent_for, doubt })
 }
 
 fn wait_fact(cx: &Context<'_>, record: &VolumeRecord) -> Option<WaitFact> {
     let wait = record.map_wait.as_ref()?;
-    let paused = uptime().since(&wait.since)?.as_secs();
+    let paused = cx.host.environment.uptime().since(&wait.since)?.as_secs();
     let patience_left = cx.policy.shield.patience.saturating_sub(paused);
     Some(WaitFact { paused, patience_left, not_switched: wait.not_switched.clone() })
 }
@@ -472,14 +471,15 @@ fn mount_facts(
     };
     // Another one's mount at the volume's folder counts as the volume's above.
     let is_the_volumes = |top: &Mount| {
-        id.is_some() && device_nodes::owner_of(top).as_ref() == id
+        id.is_some() && label::owner_of(top).as_ref() == id
             || number_of(disk) == Some(around.disk_under(top))
     };
     let mut mounts = Vec::new();
     for mount in around.table.mounts().iter().filter(is_ours) {
         let (role, pod) = own_role(cx.faces, mount, record);
         // Another user may not go there, and sees no less of it for that.
-        let hidden = crate::host::machine::is_root()
+        let is_root = cx.host.environment.is_root();
+        let hidden = is_root
             .then(|| mount_place::out_of_reach(cx, mount, around.table, is_the_volumes))
             .flatten();
         let (out_of_reach, way_out) = hidden.unzip();

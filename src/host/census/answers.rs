@@ -6,6 +6,7 @@ use crate::kernel::{self, Direction, FileLocation, loop_status, mount_namespace_
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::errno_text;
 use crate::model::mount::disk_users::{NamespaceId, Tie};
+use crate::model::mount::label;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::beneath;
 use crate::safe_path::Way;
@@ -708,7 +709,7 @@ fn excerpt(text: &[u8], filter: &Filter, with_servers: bool) -> io::Result<Excer
 fn has_label(line: &[u8], filter: &Filter) -> io::Result<bool> {
     let label = filter.label.as_deref();
     Ok(parsed(line)?.mounts().iter().any(|mount| {
-        device_nodes::is_labelled(mount)
+        label::is_labelled(mount)
             && label.is_some_and(|label| Path::new(&mount.source).starts_with(label))
     }))
 }

@@ -39,8 +39,6 @@ mod visibility;
 pub use self::scan::Budget;
 
 use super::worker::waiting_process;
-use super::{Census, device_nodes};
-use crate::clock::Deadline;
 use crate::model::cgroup::Owner;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result, errno_text};
@@ -50,9 +48,12 @@ use crate::model::mount::disk_users::{
     Answer, DeviceUses, FileUse, NamespaceId, NamespaceUse, NamespaceUses, NodeUse, PodUsers,
     Process, Tie, Untold,
 };
+use crate::model::mount::label;
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, beneath};
 use crate::model::record::NamespaceSign;
+use crate::ports::clock::Deadline;
+use crate::ports::host::Census;
 use namespaces::{Namespace, Namespaces, own_namespace};
 use pod_processes::CgroupTrees;
 use proc::{Proc, Task};
@@ -325,7 +326,7 @@ impl Census for KernelCensus {
             let mut every = look(numbers)?;
             let tables = every.all.iter().flat_map(|one| one.table.mounts());
             let named = tables.filter(|mount| {
-                device_nodes::is_labelled(mount) && Path::new(&mount.source).starts_with(sources)
+                label::is_labelled(mount) && Path::new(&mount.source).starts_with(sources)
             });
             let named = named.map(|mount| mount.number).chain(numbers.iter().copied());
             let all: Vec<_> = named.collect::<BTreeSet<_>>().into_iter().collect();

@@ -3,7 +3,6 @@
 use super::direct::{Direct, confined, strange};
 use super::{seldom, xfs_log};
 use crate::aligned_memory::ALIGNMENT;
-use crate::clock::Deadline;
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::log_walk::{JOURNAL_SUPERBLOCK, JournalSuperblock, LogWalk};
 use crate::model::disk::journal::one_moment::{self, DiskSight, KernelSight};
@@ -13,7 +12,9 @@ use crate::model::disk::journal::place::{
 use crate::model::disk::journal::sights::JournalSights;
 use crate::model::disk::journal::xfs_place::{XFS_SUPERBLOCK, is_xfs};
 use crate::model::error::{Error, Kind, Result};
-use crate::{AboveDisk, device_nodes, files, kernel, worker};
+use crate::ports::clock::Deadline;
+use crate::ports::host::AboveDisk;
+use crate::{device_nodes, files, kernel, worker};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -12,7 +12,6 @@ mod write_count;
 mod xfs_log;
 
 use self::control::{Control, MapAnswer};
-use crate::clock::Deadline;
 use crate::failpoints;
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
@@ -20,7 +19,8 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::shield::map_uuid::MapUuid;
 use crate::model::shield::own_map::{MapState, OwnMap};
-use crate::{AboveDisk, Maps};
+use crate::ports::clock::Deadline;
+use crate::ports::host::{AboveDisk, Maps};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 
 use super::direct::{Direct, confined, strange};
 use super::write_count;
-use crate::clock::Deadline;
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::JournalMark;
 use crate::model::disk::journal::xfs_log::{LogNumber, LogSector, LogStretch};
@@ -12,7 +11,9 @@ use crate::model::disk::journal::xfs_moment::{
 use crate::model::disk::journal::xfs_place::{LogPlace, SECTOR, XFS_UUID, log_place};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::Mount;
-use crate::{AboveDisk, device_nodes, files};
+use crate::ports::clock::Deadline;
+use crate::ports::host::AboveDisk;
+use crate::{device_nodes, files};
 use nix::libc;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;

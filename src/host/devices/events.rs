@@ -6,7 +6,7 @@
 //! says ENOBUFS), so every wait is short: the caller looks again anyway.
 
 use super::udevd;
-use crate::Events;
+use crate::ports::host::Events;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::socket::{

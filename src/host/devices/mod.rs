@@ -16,7 +16,7 @@ mod udevd;
 
 use self::events::DiskEvents;
 use self::sysfs::{DiskFolder, Sysfs};
-use super::{Devices, Events, Held, device_mapper, device_nodes, kernel, mount_tables};
+use super::{device_mapper, device_nodes, kernel, mount_tables};
 use crate::failpoints;
 #[cfg(feature = "udev")]
 use crate::model::disk::device::UdevEntry;
@@ -29,6 +29,7 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::staleness::{Doubt, Presence};
+use crate::ports::host::{Devices, Events, Held};
 use std::any::Any;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -307,6 +308,10 @@ impl Devices for SysfsDevices {
 
     fn watch(&self) -> Box<dyn Events> {
         Box::new(DiskEvents::subscribe(&self.by_id))
+    }
+
+    fn leads_to(&self, link: &Path, node: &Path) -> bool {
+        device_nodes::leads_to(link, node)
     }
 
     fn link_faults(&self, wanted: &Identity, own_link: &Path) -> Vec<LinkFault> {

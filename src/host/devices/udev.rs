@@ -4,10 +4,10 @@
 //! binary needs no library and works by sysfs and the kernel's events.
 
 use super::udevd;
-use crate::Events;
-use crate::clock::Deadline;
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Shown, UdevEntry};
 use crate::model::ids::VolumeId;
+use crate::ports::clock::Deadline;
+use crate::ports::host::Events;
 use nix::libc::dev_t;
 use nix::sys::stat::makedev;
 use std::fs;

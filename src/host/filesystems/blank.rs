@@ -3,13 +3,12 @@
 
 use super::place_reader::{self, PlaceReader};
 use super::samples::{sampled, unread};
-use crate::clock::Deadline;
-use crate::confinement;
-use crate::failpoints;
 use crate::model::disk::contents::blank::{self, Extent};
 use crate::model::disk::contents::{self, Contents, Read, places};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
+use crate::ports::clock::Deadline;
+use crate::{confinement, failpoints};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::File;
 use std::time::Duration;

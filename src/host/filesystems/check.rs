@@ -1,14 +1,13 @@
 //! e2fsck and resize2fs, which may take hours: each runs in a process that outlives the call, and what runs is noted
 //! in the run folder, so that later calls find it, leave its disk alone, and take its result.
 
-use crate::clock::{Deadline, seconds};
-use crate::failpoints;
 use crate::left_behind::LeftProcess;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::pauses::Steps;
-use crate::{confinement, device_nodes, files, tool};
+use crate::ports::clock::{Deadline, seconds};
+use crate::{confinement, device_nodes, failpoints, files, tool};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

@@ -1,11 +1,12 @@
 //! Growing a mounted file system, by the kernel's own requests.
 
-use crate::clock::Deadline;
+use crate::kernel;
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::leaves_room;
 use crate::model::error::{Error, Result};
-use crate::{FileSystems, kernel};
+use crate::ports::clock::Deadline;
+use crate::ports::host::FileSystems;
 use nix::errno::Errno;
 use std::fs::File;
 use std::path::Path;

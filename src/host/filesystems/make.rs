@@ -1,13 +1,13 @@
 //! New file systems, by the tools of each.
 
-use crate::clock::Deadline;
 use crate::device_nodes::Node;
-use crate::failpoints;
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
-use crate::{NewFileSystem, tool};
+use crate::ports::clock::Deadline;
+use crate::ports::host::NewFileSystem;
+use crate::{failpoints, tool};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 

@@ -1,10 +1,11 @@
 //! A mkfs that is tried in memory first: options decide what it makes, and the disk is not asked.
 
 use super::make;
-use crate::clock::Deadline;
+use crate::files;
 use crate::model::disk::contents::{self, Contents, FsType, Read, ReadSample, places};
 use crate::model::error::{Error, Result};
-use crate::{NewFileSystem, files};
+use crate::ports::clock::Deadline;
+use crate::ports::host::NewFileSystem;
 use std::os::unix::fs::FileExt;
 
 /// What is made depends on the options and not on the size, and some options fill as much memory as this.

@@ -2,9 +2,9 @@
 
 use super::clones;
 use super::failure::failed;
-use crate::MountRequest;
 use crate::model::disk::file_system::FsType;
 use crate::model::error::Error;
+use crate::ports::host::MountRequest;
 use nix::errno::Errno;
 
 /// The options of the file system: what the owner wishes, and what we add.

@@ -16,15 +16,16 @@ pub(super) use self::table::read_table;
 use self::table::read_table_with_disks;
 use super::child::{self, ChildWork, Ended};
 use super::device_nodes::Node;
-use super::{Hidden, MountRequest, Mounts};
-use super::{left_behind, worker};
-use crate::clock::Deadline;
+use super::{files, worker};
 use crate::failpoints;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::face::Faces;
 use crate::model::mount::layout::Target;
 use crate::model::mount::mount_place::{Look, Stands};
 use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::ports::clock::Deadline;
+use crate::ports::host::{Hidden, MountRequest, Mounts};
+use crate::ports::store::WHAT_ENDS_IT;
 use nix::errno::Errno;
 use nix::mount::MntFlags;
 use std::fs::{self, File};
@@ -103,6 +104,14 @@ impl Mounts for KernelMounts {
         place::make(path)
     }
 
+    fn names_in(&self, folder: &Path) -> Vec<String> {
+        files::names_in(folder)
+    }
+
+    fn is_missing(&self, path: &Path) -> bool {
+        files::is_missing(path)
+    }
+
     fn remove_folder(&self, path: &Path) -> Result<()> {
         fs::remove_dir(path)
             .map_err(|error| Error::io(format!("remove the folder {}", path.display()), &error))
@@ -160,6 +169,7 @@ impl Mounts for KernelMounts {
 
     fn flush(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
         failpoints::effect("mounts.flush")?;
+        worker::works_on(mount.disk, None);
         self.helped_at(
             ChildWork::Flush { mount: mount.id },
             "write out the file system at",
@@ -180,6 +190,7 @@ impl Mounts for KernelMounts {
 
     fn unmount(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
         failpoints::effect("mounts.unmount")?;
+        worker::works_on(mount.disk, None);
         let work = ChildWork::Unmount { mount: mount.id, flags: MntFlags::UMOUNT_NOFOLLOW };
         self.helped_at(work, "unmount", mount, deadline)
     }
@@ -224,6 +235,7 @@ impl Mounts for KernelMounts {
 
     fn unmount_dead(&self, mount: &Mount, deadline: Deadline) -> Result<()> {
         failpoints::effect("mounts.unmount_dead")?;
+        worker::works_on(mount.disk, None);
         let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH;
         let work = ChildWork::Unmount { mount: mount.id, flags };
         self.helped_at(work, "unmount (lazily)", mount, deadline)
@@ -291,7 +303,7 @@ fn told((ended, pid): (Ended, i32), doing: &str) -> Result<()> {
             Kind::Timeout,
             format!("{doing}: the kernel does not come back (process {pid} hangs there)"),
         )
-        .hint(left_behind::WHAT_ENDS_IT)),
+        .hint(WHAT_ENDS_IT)),
     }
 }
 

@@ -4,12 +4,11 @@
 use super::disk_mount;
 use super::failure::{Failure, failed};
 use super::place;
-use crate::MountRequest;
-use crate::failpoints;
-use crate::kernel;
 use crate::model::error::{Error, Kind};
 use crate::model::mount::mount_options::Flag;
 use crate::model::mount::mountinfo::Mount;
+use crate::ports::host::MountRequest;
+use crate::{failpoints, kernel};
 use nix::errno::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,

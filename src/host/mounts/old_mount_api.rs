@@ -3,11 +3,11 @@
 use super::disk_mount::{data_of, refused};
 use super::failure::failed;
 use super::place;
-use crate::MountRequest;
 use crate::failpoints;
 use crate::model::error::Result;
 use crate::model::mount::mount_options::Flag;
 use crate::model::mount::mountinfo::Mount;
+use crate::ports::host::MountRequest;
 use nix::mount::{MsFlags, mount as mount2};
 use std::os::fd::OwnedFd;
 use std::path::Path;

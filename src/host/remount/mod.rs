@@ -17,14 +17,14 @@ mod replace;
 mod told_by_table;
 mod tuck;
 
-use super::child::{self, FileSystemKeeper};
+use super::child;
 use super::safe_path::Way;
-use super::{Remounts, SwitchRequest};
-use crate::clock::Deadline;
 use crate::failpoints;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{Method, MountIntent, Switched};
+use crate::ports::clock::Deadline;
+use crate::ports::host::{Keeper, Remounts, SwitchRequest};
 use by_mount::Origin;
 use namespace::{Inside, failed, number_of};
 use replace::NamespaceWork;
@@ -133,15 +133,16 @@ impl Remounts for KernelRemounts {
         namespace: Option<&File>,
         mounts: &[Mount],
         deadline: Deadline,
-    ) -> Result<Option<FileSystemKeeper>> {
+    ) -> Result<Option<Box<dyn Keeper>>> {
         let way = Way::of(self.method());
         let namespace = copied(namespace)?;
         let mounts = mounts.to_vec();
-        aside(deadline, move || {
+        let kept = aside(deadline, move || {
             let inside = Inside::enter(namespace, way)?;
             let place = mounts.iter().find_map(|mount| inside.pin(mount).ok());
             place.map(child::keep).transpose()
-        })
+        })?;
+        Ok(kept.map(|keeper| Box::new(keeper) as Box<dyn Keeper>))
     }
 }
 

@@ -14,12 +14,12 @@ use super::told_by_table::{
     shown_by_table,
 };
 use super::tuck;
-use crate::clock::Deadline;
 use crate::failpoints;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::replacement::{Method, Propagation, ReplacementOutcome, Switched};
+use crate::ports::clock::Deadline;
 use nix::mount::MsFlags;
 use rustix::mount::MoveMountFlags;
 use std::cell::RefCell;

@@ -1,12 +1,12 @@
 //! Switches by each method that needs no disk, of file systems in memory, in a mount namespace of the test's own.
 
 use super::*;
-use crate::PeerGroup;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::replacement::ReplacementOutcome::{
     self, DetachedOnly, Gone, Skipped, Stacked,
 };
+use crate::ports::host::PeerGroup;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use std::collections::BTreeMap;

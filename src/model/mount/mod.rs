@@ -3,6 +3,7 @@
 pub mod after_heal;
 pub mod disk_users;
 pub mod folders_let_go;
+pub mod label;
 pub mod layout;
 pub mod letting_go;
 pub mod mount_options;

@@ -16,7 +16,6 @@ use super::explain;
 use super::status;
 use super::terminal::{Paint, Stage, hanging};
 use crate::cli::views::DoctorPart;
-use crate::cloud::Trouble;
 use crate::driver::Context;
 use crate::driver::guard::remote_mark;
 use crate::host::machine as host;
@@ -27,6 +26,7 @@ use crate::model::report::health::Health;
 use crate::model::text::several;
 use crate::node::kubelet::{Kubelet, USUAL_ROOT, ours};
 use crate::node::system::System;
+use crate::ports::cloud::Trouble;
 use serde::Serialize;
 
 /// The answer for machines.

@@ -2,13 +2,13 @@
 //! upgrade or another configuration leaves them unused.
 
 use crate::configuration::{CloudKind, Config};
-use crate::host::Devices;
 use crate::host::devices::SysfsDevices;
-use crate::host::records::Records;
+use crate::host::records::RecordFiles;
 use crate::model::disk::device::{Device, Identity, Shown};
 use crate::model::disk::transport::Admission;
 use crate::model::ids::{VolumeId, shows_a_uuid};
 use crate::model::report::finding::Finding;
+use crate::ports::host::Devices;
 
 pub(super) const CHECK: &str = "transports";
 
@@ -22,7 +22,7 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
         Ok(strangers) => strangers,
         Err(error) => return vec![Finding::not_looked_at(CHECK, error)],
     };
-    let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
+    let records = RecordFiles::below(&config.paths.state_dir, &config.paths.run_dir);
     let known = records.list().unwrap_or_default().into_iter().map(|record| record.volume);
     let known: Vec<VolumeId> = known.collect();
     strangers

@@ -1,7 +1,7 @@
 //! A line of time: where each moment stands. Where nothing happens for long it is broken, so that what happened
 //! within seconds stays readable beside what happened a day before.
 
-use crate::host::clock::LOCAL;
+use crate::host::zone::LOCAL;
 use crate::model::timestamp::{self, Millis};
 
 /// Tenths of a unit of the picture.

@@ -1,6 +1,6 @@
 //! Entries of the history as what happened to a volume.
 
-use crate::host::clock::LOCAL;
+use crate::host::zone::LOCAL;
 use crate::model::report::kernel_line::tells_an_end;
 use crate::model::report::lanes::{Happening, Shift, Sign};
 use crate::operator::history;

@@ -15,9 +15,9 @@ use super::configured::Configured;
 use super::kubelet_story;
 use super::terminal::{Stage, on_paper};
 use crate::cli::views::ReportArguments;
-use crate::host::clock;
 use crate::model::error::Result;
 use crate::model::timestamp::Millis;
+use crate::ports::clock;
 
 /// So far back the history is told if nothing else is asked for.
 const A_DAY: Millis = 86_400_000;

@@ -2,7 +2,7 @@
 
 use super::document::{Document, Panel, VolumeVerdict};
 use super::picture::{Screen, class, picture, shape};
-use crate::host::clock::LOCAL;
+use crate::host::zone::LOCAL;
 use crate::model::report::health::Health;
 use crate::model::report::lanes::{LaneKind, Sign};
 use crate::model::text::{html_escaped, several};

@@ -3,7 +3,7 @@
 
 use super::axis::{Axis, Tenths};
 use super::document::Panel;
-use crate::host::clock::LOCAL;
+use crate::host::zone::LOCAL;
 use crate::model::report::lanes::{BarEnd, LaneBar, LaneKind, LaneMark, Sign, TimeLane};
 use crate::model::text::{html_escaped, several, shortened};
 use crate::model::timestamp;

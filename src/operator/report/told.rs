@@ -3,7 +3,7 @@
 use super::sight::Sight;
 use crate::configuration::Config;
 use crate::host::kubelet_log::KubeletLog;
-use crate::host::records::Records;
+use crate::host::records::RecordFiles;
 use crate::model::ids::VolumeId;
 use crate::model::text::{several, shortened};
 use crate::model::timestamp::{self, Millis};
@@ -45,7 +45,7 @@ impl Told {
     ) -> Self {
         let rows =
             sight.status.as_ref().map(|status| status.volumes.as_slice()).unwrap_or_default();
-        let records = Records::below(&config.paths.state_dir, &config.paths.run_dir);
+        let records = RecordFiles::below(&config.paths.state_dir, &config.paths.run_dir);
         let mut names: BTreeSet<String> = BTreeSet::new();
         for (place, ..) in &sight.explained {
             let facts = &rows[*place].facts;

@@ -6,11 +6,11 @@ use crate::files;
 use crate::support::Node;
 use crate::support::pods::{Container, Order, Plan};
 use crate::volume::Volume;
-use incloud_disk::host::Devices;
 use incloud_disk::host::devices::SysfsDevices;
 use incloud_disk::host::kernel::shutdown_file_system;
 use incloud_disk::model::disk::device::{Device, DeviceNumber, Proof};
 use incloud_disk::model::mount::disk_users::{DeviceUses, Tie};
+use incloud_disk::ports::host::Devices;
 use nix::mount::{MntFlags, umount2};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -212,7 +212,7 @@ fn an_answer_is_about_the_disks_that_were_asked_for() {
     let mut holder = in_our_namespace();
     holder.must(&Order::ChangeFolder { path: one.global() });
     let both = |numbers: &[DeviceNumber]| {
-        use incloud_disk::host::Census;
+        use incloud_disk::ports::host::Census;
         let census = super::census();
         super::told(census.device_users(numbers)).files.len()
     };

@@ -4,14 +4,14 @@ use super::census;
 use super::{mounted, users_of};
 use crate::support::pods::{Naming, Order, Plan, Pod};
 use crate::support::{Node, output_of};
-use incloud_disk::host::Census;
 use incloud_disk::host::census::KernelCensus;
-use incloud_disk::host::clock::Deadline;
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::ids::ConsumerId;
 use incloud_disk::model::mount::disk_users::{
     Answer, NamespaceId, NamespaceKeeper, NamespaceUse, Process,
 };
+use incloud_disk::ports::clock::Deadline;
+use incloud_disk::ports::host::Census;
 use nix::libc::{RLIMIT_NOFILE, rlimit, setrlimit};
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -9,10 +9,10 @@ mod pods;
 use crate::checks::{eventually, number_of};
 use crate::support::{DISK, Node};
 use crate::volume::Volume;
-use incloud_disk::host::Census;
 use incloud_disk::host::census::KernelCensus;
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::mount::disk_users::{Answer, DeviceUses, NamespaceUses};
+use incloud_disk::ports::host::Census;
 
 /// The census of this machine, read by the driver under test.
 fn census() -> KernelCensus {

@@ -8,10 +8,10 @@ mod peers;
 
 use crate::support::disks::{Disks, replace, switch, table_of, within};
 use crate::support::pods::Plan;
-use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::remount::KernelRemounts;
-use incloud_disk::host::{Remounts, SwitchRequest};
 use incloud_disk::model::mount::replacement::{Method, ReplacementOutcome};
+use incloud_disk::ports::clock::Deadline;
+use incloud_disk::ports::host::{Remounts, SwitchRequest};
 use nix::mount::{MsFlags, mount};
 use std::os::fd::AsFd;
 use std::path::Path;

@@ -1,12 +1,12 @@
 //! Maps of the driver's own, made and switched as a driver does it that mounts through them: by the
 //! driver's own code.
 
-use incloud_disk::host::clock::Deadline;
 use incloud_disk::host::device_mapper::KernelMaps;
 use incloud_disk::host::devices::SysfsDevices;
-use incloud_disk::host::{AboveDisk, Devices, Maps};
 use incloud_disk::model::disk::device::{Device, Identity};
 use incloud_disk::model::ids::VolumeId;
+use incloud_disk::ports::clock::Deadline;
+use incloud_disk::ports::host::{AboveDisk, Devices, Maps};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 

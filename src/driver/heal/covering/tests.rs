@@ -1,7 +1,8 @@
 use super::*;
 use crate::Store;
+use crate::fakes::moment;
 use crate::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
-use crate::host::records::Records;
+use crate::host::records::RecordFiles;
 use crate::lookup::memory;
 use crate::model::policy::ShieldPolicy;
 use crate::model::record::{Staged, VolumeRecord};
@@ -41,8 +42,8 @@ impl Scene {
         Self::new(Some(map), devices)
     }
 
-    fn records(&self) -> Records {
-        Records::below(&self.folder.path().join("state"), &self.folder.path().join("run"))
+    fn records(&self) -> RecordFiles {
+        RecordFiles::below(&self.folder.path().join("state"), &self.folder.path().join("run"))
     }
 
     fn id() -> VolumeId {

@@ -1,7 +1,8 @@
 use super::*;
+use crate::fakes::boot_id;
 use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
 use crate::host::files::LONGEST;
-use crate::host::records::Records;
+use crate::host::records::RecordFiles;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -67,8 +68,13 @@ fn noted(changes: Vec<MountIntent>) -> (tempfile::TempDir, u64) {
     (folder, length)
 }
 
-fn records(folder: &tempfile::TempDir) -> Records {
-    Records::below(&folder.path().join("state"), &folder.path().join("run"))
+fn records(folder: &tempfile::TempDir) -> RecordFiles {
+    RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"))
+}
+
+fn switching_of(record: &VolumeRecord) -> Vec<Switching> {
+    let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
+    MadeUp::with(&cloud, &devices).drive(|cx| switching(cx, record))
 }
 
 fn id() -> VolumeId {
@@ -104,7 +110,7 @@ fn a_record_with_all_that_has_room_is_read_again() {
         let count = MOST_BYTES_OF_ALL[0] / bytes_of(&[change(0)]);
         let (folder, length) = noted((0..count).map(change).collect());
         assert!(length < LONGEST, "{name:?}: {length} bytes");
-        let known = switching(&records(&folder).load(&id()));
+        let known = switching_of(&records(&folder).load(&id()));
         assert_eq!(known[0].mounts.len(), count, "{name:?}");
     }
 }
@@ -148,9 +154,9 @@ fn of_a_namespace_of_which_nothing_is_known_what_is_finished_is_forgotten_all_th
 fn what_another_boot_has_begun_means_nothing() {
     let (folder, _) = noted(vec![intent(None, b"/data")]);
     let mut record = records(&folder).load(&id());
-    assert_eq!(switching(&record), record.switching);
+    assert_eq!(switching_of(&record), record.switching);
     record.switching[0].boot = "another".to_owned();
-    assert_eq!(switching(&record), []);
+    assert_eq!(switching_of(&record), []);
 }
 
 fn mount(number: &str, target: &str) -> Mount {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, FakeNamespaces, MadeUp};
+use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, FakeNamespaces, MadeUp, boot_id};
 use crate::lookup::memory::staged;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::Untold;

@@ -1,9 +1,9 @@
 use super::*;
-use crate::cloud::Attachment;
 use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
-use crate::host::records::Records;
 use crate::lookup::find_volume;
 use crate::model::cloud::request::AttachRequest;
+use crate::ports::cloud::Attachment;
+use crate::ports::store::Records;
 use std::path::PathBuf;
 
 const ONE: &str = "11111111-1111-4111-8111-111111111111";
@@ -25,7 +25,7 @@ fn server() -> ServerId {
 /// The records of a machine that has had nothing to do with any volume yet, and what is asked there.
 fn asked<T>(
     (cloud, devices): (&FakeCloud, &FakeDevices),
-    ask: impl FnOnce(&Context<'_>, &Records) -> T,
+    ask: impl FnOnce(&Context<'_>, &dyn Records) -> T,
 ) -> T {
     MadeUp::with(cloud, devices).drive(|cx| ask(cx, cx.store.records))
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Context;
-use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
+use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp, moment};
 use crate::lookup::find_disk;
 use crate::model::disk::device::{DeviceNumber, Proof};
 use crate::mount::format;
@@ -45,11 +45,11 @@ fn only_the_same_plug_in_of_a_disk_has_an_interrupted_format() {
     let id = VolumeId::parse("v-1").unwrap();
     let of = |formatting| VolumeRecord { formatting, ..VolumeRecord::new(id.clone()) };
     let record = of(Some(formatting(&here)));
-    assert_eq!(interrupted_on(&record, &here), record.formatting.as_ref());
-    assert_eq!(interrupted_on(&record, &other), None);
-    assert_eq!(interrupted_on(&of(None), &here), None);
+    assert_eq!(interrupted_on(&record, &moment(&here)), record.formatting.as_ref());
+    assert_eq!(interrupted_on(&record, &moment(&other)), None);
+    assert_eq!(interrupted_on(&of(None), &moment(&here)), None);
     let record = of(Some(formatting(&uncounted)));
-    assert_eq!(interrupted_on(&record, &uncounted), None, "another disk may be there");
+    assert_eq!(interrupted_on(&record, &moment(&uncounted)), None, "another disk may be there");
 }
 
 const SIZE: u64 = 1 << 30;

@@ -2,11 +2,11 @@
 
 use super::fake::{Machine, OURS};
 use super::{OTHER, UID, VOLUME};
-use crate::Census;
 use crate::census::proc::Task;
 use crate::census::question::{Batch, Excerpt, Found, Question, Why};
 use crate::census::scan::{Budget, Response, Start};
 use crate::model::mount::disk_users::{Answer, NamespaceUses};
+use crate::ports::host::Census;
 use std::time::Duration;
 
 /// The first process of a user or a pod of which there are many.

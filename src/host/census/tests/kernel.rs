@@ -2,8 +2,8 @@
 
 use super::VOLUME;
 use super::fake::Machine;
-use crate::Census;
 use crate::model::mount::disk_users::{Answer, KernelUse, Untold};
+use crate::ports::host::Census;
 
 /// The kernel's users and what could not be told of them, on a machine that has the volume
 /// mounted at `/global`, and at `/data` of another namespace.

@@ -5,10 +5,10 @@ mod floods;
 mod kernel;
 
 use super::KernelCensus;
-use crate::Census;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{Answer, Holder, NamespaceId};
+use crate::ports::host::Census;
 use fake::{Machine, OURS};
 
 const UID: &str = "2f399ae2-a3cd-41e8-95ee-5254001f7ecb";

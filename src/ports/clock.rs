@@ -2,7 +2,6 @@
 
 use crate::model::pauses;
 use crate::model::timestamp::Millis;
-use crate::model::zone::Zone;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// This moment, in milliseconds since 1970.
@@ -16,21 +15,6 @@ pub fn now() -> Millis {
 #[must_use]
 pub fn seconds() -> u64 {
     now() / 1000
-}
-
-/// The time zone of this machine, or of the variable `TZ`.
-pub const LOCAL: Zone = Zone(ahead_of_utc);
-
-/// UTC where the C library cannot tell.
-#[allow(unsafe_code, reason = "only the C library reads the machine's zone")]
-fn ahead_of_utc(at: Millis) -> i64 {
-    let Ok(seconds) = nix::libc::time_t::try_from(at / 1000) else { return 0 };
-    // SAFETY: all fields of `tm` may be zero, and both places outlive the call.
-    let (found, local) = unsafe {
-        let mut local: nix::libc::tm = std::mem::zeroed();
-        (!nix::libc::localtime_r(&raw const seconds, &raw mut local).is_null(), local)
-    };
-    if found { local.tm_gmtoff } else { 0 }
 }
 
 /// This moment by the clock that all processes of one boot share, that goes on while the machine sleeps,
