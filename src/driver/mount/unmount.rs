@@ -19,23 +19,9 @@ use crate::model::report::tear_down::TearDown;
 use crate::operation::{Outcome, VolumeRef};
 use crate::ownership::mount_place;
 use crate::ports::host::Hidden;
+use crate::ports::store::Lock;
 use std::os::fd::OwnedFd;
-use std::path::Path;
-
-enum MountRole<'a> {
-    Consumer(&'a ConsumerId),
-    Stage,
-}
-
-impl MountRole<'_> {
-    /// What takes it off.
-    fn tear_down(&self) -> TearDown {
-        match self {
-            Self::Consumer(consumer) => TearDown::Unpublish((*consumer).clone()),
-            Self::Stage => TearDown::Unstage,
-        }
-    }
-}
+use std::path::{Path, PathBuf};
 
 /// Who asks for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +32,6 @@ enum Requester {
 }
 
 /// What must be free once the stage folder is unmounted.
-#[derive(Default)]
 struct DisksToFree {
     disks: Vec<Device>,
     /// The numbers of its file systems that are not their disk's (btrfs).
@@ -68,6 +53,17 @@ impl DisksToFree {
     }
 }
 
+/// An unmount that has begun: the folder, its volume, and the volume's lock.
+struct Begun {
+    folder: PathBuf,
+    /// Nothing where a mount is left whose disk is gone and of which there is no record.
+    id: Option<VolumeId>,
+    /// The mount table before the lock was taken.
+    table: MountTable,
+    is_mounted: bool,
+    _lock: Option<Lock>,
+}
+
 /// Unmounts the consumer's folder.
 pub fn unpublish(
     cx: &Context<'_>,
@@ -75,34 +71,101 @@ pub fn unpublish(
     target: &PublishTarget,
 ) -> Result<Outcome> {
     let PublishTarget { consumer, folder } = target;
-    take_off(cx, volume, folder, &MountRole::Consumer(consumer), Requester::Orchestrator)
+    let Some(begun) = begin(cx, volume, folder, Requester::Orchestrator)? else {
+        return Ok(Outcome::Already);
+    };
+    let outcome = unmount_consumer(cx, &begun, consumer)?;
+    if let Some(id) = &begun.id {
+        refusal::end_refusals(cx, id, &[TearDown::Unpublish(consumer.clone())]);
+        remember(cx, id, |record| record.is_unpublished(consumer, &folder.below));
+    }
+    report_left_over(cx, volume, &begun.folder);
+    Ok(outcome)
 }
 
 /// Unmounts the stage folder.
 pub fn unstage(cx: &Context<'_>, volume: VolumeRef<'_>, target: &StageTarget) -> Result<Outcome> {
-    take_off(cx, volume, &target.0, &MountRole::Stage, Requester::Orchestrator)
+    unstage_for(cx, Requester::Orchestrator, volume, target)
 }
 
-/// The same where no call asks for it any more.
+/// Unmounts the stage folder of a volume that the orchestrator has forgotten.
 pub(crate) fn unstage_forgotten(
     cx: &Context<'_>,
     id: &VolumeId,
     target: &StageTarget,
 ) -> Result<Outcome> {
-    take_off(cx, VolumeRef::Id(id), &target.0, &MountRole::Stage, Requester::Timer)
+    unstage_for(cx, Requester::Timer, VolumeRef::Id(id), target)
 }
 
-/// Nothing mounted, or no such folder: it is so already.
-fn take_off(
+fn unstage_for(
+    cx: &Context<'_>,
+    requester: Requester,
+    volume: VolumeRef<'_>,
+    target: &StageTarget,
+) -> Result<Outcome> {
+    let Some(begun) = begin(cx, volume, &target.0, requester)? else {
+        return Ok(Outcome::Already);
+    };
+    let (folder, id) = (begun.folder.as_path(), begun.id.as_ref());
+    if let Some(id) = id.filter(|_| begun.is_mounted) {
+        // A UUID that is not its id would be taken for another volume's.
+        if let VolumeRef::Name(name) = volume
+            && name.as_volume_id().is_some()
+        {
+            find_volume::record_found_name(cx, id, name);
+        }
+        // Before the disks are looked for: a disk that is put under its map is the map from then on.
+        returned_disk::must_not_wait(cx, id)?;
+    }
+    let to_free = DisksToFree::of(cx, id, &begun.table, folder)?;
+    let outcome = unmount_stage(cx, &begun)?;
+    leaked_copies::end_views_left(cx, id, folder, (&to_free.disks, &to_free.numbers), outcome)?;
+    cx.host.mounts.tidy_exchange(folder);
+    if let Some(id) = id {
+        recovery::remove_link(cx, id);
+    }
+    let mut is_free = free_disks::must_be_free(cx, id, &to_free.disks, &to_free.numbers);
+    if let Some(id) = id {
+        if is_free.is_ok()
+            && let Err(error) = guard::take_off_map(cx, id, &TearDown::Unstage)
+        {
+            is_free = Err(error);
+        }
+        if is_free.is_ok() {
+            refusal::end_refusals(cx, id, &[TearDown::Unstage]);
+        }
+        // What was unmounted is remembered also if the disk is not free: the next call goes on from there.
+        remember(cx, id, |record| {
+            record.is_unstaged();
+            if is_free.is_ok() && requester == Requester::Orchestrator {
+                record.let_go = LetGoes::default();
+                record.unstaged_at = Some(cx.host.environment.uptime());
+            }
+            // The guard has just looked, and it never consents without: no mount of any of them is
+            // left, and to look for them in each call would take longer than the call.
+            let guard_looked = outcome == Outcome::Done
+                && matches!(is_free, Ok(true))
+                && cx.policy.guard.mode == GuardMode::Enforce
+                && cx.policy.guard.give_up_after.is_none();
+            if guard_looked {
+                record.former.clear();
+                record.unstaged = None;
+            }
+        });
+    }
+    report_left_over(cx, volume, folder);
+    is_free.map(|_| outcome)
+}
+
+/// Finds the folder's volume, locks it, and ends what killed heals left of it. Nothing where there is no such
+/// folder, or no volume and no mount.
+fn begin(
     cx: &Context<'_>,
     volume: VolumeRef<'_>,
     target: &Target,
-    role: &MountRole<'_>,
     requester: Requester,
-) -> Result<Outcome> {
-    let Some(folder) = mount_place::existing_folder(cx, target)? else {
-        return Ok(Outcome::Already);
-    };
+) -> Result<Option<Begun>> {
+    let Some(folder) = mount_place::existing_folder(cx, target)? else { return Ok(None) };
     let stands = cx.host.mounts.standing_at(&folder)?;
     let id = match volume {
         VolumeRef::Id(id) => {
@@ -112,128 +175,76 @@ fn take_off(
         VolumeRef::Name(name) => find_volume::volume_mounted_at(cx, name, &folder)?,
     };
     let is_mounted = stands.is_mounted();
-    if let Some(id) = id.as_ref().filter(|_| !is_mounted) {
+    if !is_mounted {
+        let Some(id) = &id else { return Ok(None) };
         mount_place::refuse_if_it_stands_elsewhere(cx, id, target, &folder, &stands.table)?;
-    }
-    if id.is_none() && !is_mounted {
-        return Ok(Outcome::Already);
     }
     // A mount whose disk is gone and of which there is no record has no id left: then its name
     // serves as one, for it is still below this driver's folder.
     let key = id.clone().or_else(|| VolumeId::parse(&volume.to_string()).ok());
-    let lock = |key: VolumeId| {
+    let lock = key.map(|key| {
         // With nothing to take off a machine that cannot lock has nothing to fear.
         if is_mounted {
             locking::lock(cx, &key).map(Some)
         } else {
             locking::lock_if_possible(cx, &key)
         }
-    };
-    let _lock = key.map(lock).transpose()?;
+    });
+    let lock = lock.transpose()?.flatten();
     if let Some(id) = &id {
         if requester == Requester::Orchestrator {
             let_go_volumes::note_caller(cx, id);
         }
         recovery::end_leftovers(cx, id);
         recovery::set_back_for_good(cx, id);
-        // A UUID that is not its id would be taken for another volume's.
-        if let VolumeRef::Name(name) = volume
-            && is_mounted
-            && matches!(role, MountRole::Stage)
-            && name.as_volume_id().is_some()
-        {
-            find_volume::record_found_name(cx, id, name);
-        }
     }
-    // Before it is looked for what is to be free: a disk that is put under its map is the map from then on.
-    if let (MountRole::Stage, Some(id), true) = (role, &id, is_mounted) {
-        returned_disk::must_not_wait(cx, id)?;
+    Ok(Some(Begun { folder, id, table: stands.table, is_mounted, _lock: lock }))
+}
+
+/// The record may name a mount that is gone since a reboot: it is put right either way.
+fn remember(cx: &Context<'_>, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) {
+    if !cx.store.records.load(id).was_mounted {
+        return;
     }
-    let to_free = match role {
-        MountRole::Stage => DisksToFree::of(cx, id.as_ref(), &stands.table, &folder)?,
-        MountRole::Consumer(_) => DisksToFree::default(),
-    };
-    let outcome = unmount_guarded(cx, &folder, id.as_ref(), role)?;
-    if matches!(role, MountRole::Stage) {
-        let disks = (to_free.disks.as_slice(), to_free.numbers.as_slice());
-        leaked_copies::end_views_left(cx, id.as_ref(), &folder, disks, outcome)?;
-        cx.host.mounts.tidy_exchange(&folder);
-        if let Some(id) = &id {
-            recovery::remove_link(cx, id);
-        }
+    if let Err(error) = cx.store.records.update(id, change) {
+        tracing::warn!(volume = %id, %error, "the unmount is not remembered");
     }
-    // What was unmounted is remembered either way: the next call goes on from there.
-    let is_free = match role {
-        MountRole::Stage => {
-            free_disks::must_be_free(cx, id.as_ref(), &to_free.disks, &to_free.numbers)
-        }
-        MountRole::Consumer(_) => Ok(false),
-    };
-    let is_free = match (role, &id) {
-        (MountRole::Stage, Some(id)) => is_free
-            .and_then(|is_free| guard::take_off_map(cx, id, &role.tear_down()).map(|()| is_free)),
-        _ => is_free,
-    };
-    if let (Some(id), Ok(_)) = (&id, &is_free) {
-        refusal::end_refusals(cx, id, &[role.tear_down()]);
+    remote_mark::unmark_mounted(cx, id);
+}
+
+/// What is mounted there now. Who had the lock before may have mounted, or taken off, what was seen without it.
+fn look_again(cx: &Context<'_>, begun: &Begun) -> Result<Look> {
+    let look = cx.host.mounts.standing_at(&begun.folder)?;
+    if look.top()?.is_some() {
+        mount_place::refuse_strangers_on_top(cx, begun.id.as_ref(), &look)?;
     }
-    // The record may name a mount that is gone since a reboot: it is put right either way.
-    if let Some(id) = id.filter(|id| cx.store.records.load(id).was_mounted) {
-        let gone = |record: &mut VolumeRecord| match role {
-            MountRole::Consumer(consumer) => record.is_unpublished(consumer, &target.below),
-            MountRole::Stage => {
-                record.is_unstaged();
-                if is_free.is_ok() && requester == Requester::Orchestrator {
-                    record.let_go = LetGoes::default();
-                    record.unstaged_at = Some(cx.host.environment.uptime());
-                }
-                // The guard has just looked, and it never consents without: no mount stands on
-                // any of them any more, and to look for them with each call takes longer than
-                // the call. Where nothing was mounted it was not asked.
-                let guard_looked = outcome == Outcome::Done
-                    && matches!(is_free, Ok(true))
-                    && cx.policy.guard.mode == GuardMode::Enforce
-                    && cx.policy.guard.give_up_after.is_none();
-                if guard_looked {
-                    record.former.clear();
-                    record.unstaged = None;
-                }
-            }
-        };
-        if let Err(error) = cx.store.records.update(&id, gone) {
-            tracing::warn!(volume = %id, %error, "the unmount is not remembered");
-        }
-        remote_mark::unmark_mounted(cx, &id);
-    }
-    report_left_over(cx, volume, &folder);
-    is_free.map(|_| outcome)
+    Ok(look)
 }
 
 /// Asks the guard, unmounts, and looks again: a container may have started in between, and got
-/// the mount from this very folder. Then it is put back.
-fn unmount_guarded(
-    cx: &Context<'_>,
-    folder: &Path,
-    id: Option<&VolumeId>,
-    role: &MountRole<'_>,
-) -> Result<Outcome> {
-    // Looked at anew: who had the lock before may have mounted, or taken off, what was seen without it.
-    let look = cx.host.mounts.standing_at(folder)?;
-    let Some(top) = look.top()? else { return Ok(Outcome::Already) };
-    mount_place::refuse_strangers_on_top(cx, id, &look)?;
+/// the mount from this very folder.
+fn unmount_stage(cx: &Context<'_>, begun: &Begun) -> Result<Outcome> {
+    let (folder, id, look) = (begun.folder.as_path(), begun.id.as_ref(), look_again(cx, begun)?);
+    if look.top()?.is_none() {
+        return Ok(Outcome::Already);
+    }
     let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
-    let MountRole::Consumer(consumer) = role else {
-        let mut views = leaked_copies::guard_stage(cx, id, &look.table, &mounted)?;
-        unmount_all(cx, folder, id)?;
-        failpoints::step("unmount.own");
-        if views.has_peers {
-            // What was read before shows mounts that are off by now.
-            let now = cx.host.mounts.table()?;
-            views.add(leaked_copies::guard_stage(cx, id, &now, &mounted)?);
-        }
-        leaked_copies::end_views(cx, id, &TearDown::Unstage, &mounted, &views)?;
-        return Ok(Outcome::Done);
-    };
+    let mut views = leaked_copies::guard_stage(cx, id, &look.table, &mounted)?;
+    unmount_all(cx, folder, id)?;
+    failpoints::step("unmount.own");
+    if views.has_peers {
+        // What was read before shows mounts that are off by now.
+        let now = cx.host.mounts.table()?;
+        views.add(leaked_copies::guard_stage(cx, id, &now, &mounted)?);
+    }
+    leaked_copies::end_views(cx, id, &TearDown::Unstage, &mounted, &views)?;
+    Ok(Outcome::Done)
+}
+
+fn unmount_consumer(cx: &Context<'_>, begun: &Begun, consumer: &ConsumerId) -> Result<Outcome> {
+    let (folder, id, look) = (begun.folder.as_path(), begun.id.as_ref(), look_again(cx, begun)?);
+    let Some(top) = look.top()? else { return Ok(Outcome::Already) };
+    let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
     let_go_of_folder(cx, &look, top, &ConsumerFolder { id, consumer, folder, mounted: &mounted })
 }
 
