@@ -1,13 +1,12 @@
 //! Attach a volume to a server, and ask whether it is.
 
-use crate::attachment::open_requests::{self, OpenRequest};
+use crate::attachment::cloud_wait::CloudWait;
+use crate::attachment::open_requests::{self};
 use crate::attachment::takeover;
 use crate::context::Context;
 use crate::guard::remote_mark::{self, Marks};
 use crate::guard::{self, let_go_volumes};
-use crate::lookup::attachment_view::{
-    self, Asking, Trust, after_all, is_settled, no_server, not_done,
-};
+use crate::lookup::attachment_view::{self, Asking, Trust, is_settled, no_server, not_done};
 use crate::lookup::{locking, memory};
 use crate::model::cloud::attachment_state::{AttachmentState, Mapping, Sharing, VolumePhase};
 use crate::model::error::{Error, Kind, Result};
@@ -18,8 +17,8 @@ use crate::operation::{Outcome, Volume};
 use crate::ports::cloud::CloudVolume;
 use crate::ports::store::Change;
 use crate::{failpoints, heal};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::time::Instant;
 
 /// How often an attach is asked for: the cloud takes a request and undoes it later when its host
 /// cannot do it.
@@ -29,15 +28,8 @@ const TRIES: u32 = 2;
 const SHARE: &str = "the cloud would allow it, but no file system survives two writers: with the \
     option share: read-only in the PersistentVolume every node mounts it read-only";
 
-/// What one attach has done so far.
-#[derive(Debug, Default)]
+/// What one attach leaves behind if it fails.
 struct Attempt {
-    /// How often it asked.
-    tries: u32,
-    /// When it asked last.
-    asked: Option<Instant>,
-    /// What the cloud said to that, if it did not simply take it.
-    refusal: Option<Error>,
     /// Whether a request, this call's or an earlier one's, may still come true unseen.
     is_open: bool,
     /// Whether a note of a request is left with the volume.
@@ -142,9 +134,9 @@ fn make_attached(
     let mut attempt = Attempt {
         is_noted: has_note_of(first, server),
         is_open: open_requests::open_request(cx, first).is_some(),
-        ..Attempt::default()
     };
-    match try_attach(cx, volume, server, sharing, first.clone(), &mut attempt) {
+    let mut wait = CloudWait::new(cx, server, first.clone());
+    match try_attach(&mut wait, cx, volume, server, sharing, &mut attempt) {
         Ok(state) => {
             // A detach that ended while this attach began may have taken the name.
             open_requests::record_pair(cx, volume, &state)?;
@@ -159,7 +151,7 @@ fn make_attached(
         }
         Err(error) => {
             // Refused, or undone: nothing of it can come any more.
-            if attempt.is_noted && attempt.tries > 0 && !attempt.is_open {
+            if attempt.is_noted && wait.tries > 0 && !attempt.is_open {
                 open_requests::undo_request(cx, volume, first, server);
             }
             Err(error)
@@ -169,87 +161,67 @@ fn make_attached(
 
 /// Answers the volume as it was seen attached.
 fn try_attach(
+    wait: &mut CloudWait<'_>,
     cx: &Context<'_>,
     volume: &Volume,
     server: &ServerId,
     sharing: Sharing,
-    first: CloudVolume,
     attempt: &mut Attempt,
 ) -> Result<CloudVolume> {
-    let mut state = first;
-    // Since when nothing has changed that should: a request in the dark, or a ghost.
-    let mut settle = attachment_view::settle(cx);
-    let mut looks = attachment_view::looks(cx);
-    let mut last = None;
-    let mut looked = Instant::now();
     let mut taken_over = false;
-    // An attach whose outcome this call waits for.
-    let mut awaited: Option<OpenRequest> = None;
-    loop {
+    let judge = |wait: &CloudWait<'_>| {
         // What this call asked for and the volume lists, the servers' side has made.
-        let trust = match attempt {
-            Attempt { tries: 0, .. } => Trust::Both,
-            Attempt { refusal: None, .. } => Trust::Own(VolumePhase::Attaching),
+        let trust = match wait {
+            CloudWait { tries: 0, .. } => Trust::Both,
+            CloudWait { refusal: None, .. } => Trust::Own(VolumePhase::Attaching),
             _ => Trust::Listing,
         };
-        let seen = attachment_view::in_time(cx, || {
-            attachment_view::attachment_state(cx, &state, server, trust)
-        });
-        let situation = match seen {
-            Ok(Some(situation)) => situation,
-            Ok(None) => break,
-            Err(_) if awaited.is_some() && cx.deadline.over() => break,
-            Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
-        };
-        let tries_before = attempt.tries;
-        if last.replace(situation) != Some(situation) {
-            tracing::info!(volume = %volume.id, %server, status = state.status.word, ?situation, "looked");
-        }
+        attachment_view::attachment_state(cx, &wait.state, server, trust)
+    };
+    let decide = |wait: &mut CloudWait<'_>, situation| {
         match situation {
             AttachmentState::Attached | AttachmentState::AttachedBusy => {
                 attachment_view::forget_answers(cx, &volume.id);
-                if let (Some(asked), AttachmentState::Attached) = (attempt.asked, situation) {
-                    attachment_view::note_pace(cx, Change::Attach, asked, looked);
+                if situation == AttachmentState::Attached {
+                    wait.note_pace(Change::Attach);
                 }
-                return Ok(state);
+                return Ok(ControlFlow::Break(wait.state.clone()));
             }
-            AttachmentState::Elsewhere if taken_over && !settle.over() => {}
+            AttachmentState::Elsewhere if taken_over && !wait.settle.over() => {}
             AttachmentState::Elsewhere => {
-                takeover::take_over(cx, &state, server)?;
+                takeover::take_over(cx, &wait.state, server)?;
                 taken_over = true;
-                settle = attachment_view::settle(cx);
+                wait.settle_again();
             }
             AttachmentState::Shareable if sharing == Sharing::Alone => {
-                return Err(takeover::elsewhere(cx, &state, server)?.hint(SHARE));
+                return Err(takeover::elsewhere(cx, &wait.state, server)?.hint(SHARE));
             }
-            AttachmentState::Unusable => return Err(attachment_view::unusable(cx, &state)),
+            AttachmentState::Unusable => return Err(attachment_view::unusable(cx, &wait.state)),
             AttachmentState::Free | AttachmentState::Shareable
-                if attempt.tries == 0 || settle.over() =>
+                if wait.tries == 0 || wait.settle.over() =>
             {
-                if attempt.tries == TRIES {
-                    return Err(undone(volume, server, attempt.refusal.clone()));
+                if wait.tries == TRIES {
+                    return Err(undone(volume, server, wait.refusal.clone()));
                 }
                 // Two servers may not both come to have it: the other's request is waited for.
-                let rival = open_requests::open_request_elsewhere(cx, &state, server);
-                awaited = rival.filter(|_| sharing == Sharing::Alone);
-                if awaited.is_none() {
-                    ask_to_attach(cx, volume, server, &state, attempt)?;
-                    settle = attachment_view::settle(cx);
-                    looks = attachment_view::looks_at(cx, Change::Attach);
+                let rival = open_requests::open_request_elsewhere(cx, &wait.state, server);
+                wait.awaited = rival.filter(|_| sharing == Sharing::Alone);
+                if wait.awaited.is_none() {
+                    ask_to_attach(wait, cx, volume, server, attempt)?;
                 }
             }
-            AttachmentState::Ghost if settle.over() => {
-                awaited = open_requests::open_request_of(cx, &state, server);
-                if awaited.is_none() {
-                    return Err(attachment_view::ghost(cx, &state, server));
+            AttachmentState::Ghost if wait.settle.over() => {
+                wait.awaited = open_requests::open_request_of(cx, &wait.state, server);
+                if wait.awaited.is_none() {
+                    return Err(attachment_view::ghost(cx, &wait.state, server));
                 }
                 // The block service may be slow to list it, so the note outlives this call.
                 attempt.is_open = true;
-                settle = attachment_view::settle(cx);
+                wait.settle_again();
             }
-            AttachmentState::Forgotten | AttachmentState::ServerGone if settle.over() => {
-                takeover::take_over(cx, &state, server)?;
-                settle = attachment_view::settle(cx);
+            AttachmentState::Forgotten | AttachmentState::ServerGone if wait.settle.over() => {
+                takeover::take_over(cx, &wait.state, server)?;
+                wait.settle_again();
             }
             AttachmentState::Free
             | AttachmentState::Shareable
@@ -259,45 +231,35 @@ fn try_attach(
             AttachmentState::Attaching
             | AttachmentState::Detaching
             | AttachmentState::Busy
-            | AttachmentState::BusyElsewhere => {
-                settle = attachment_view::settle(cx);
-            }
+            | AttachmentState::BusyElsewhere => wait.settle_again(),
         }
-        let pause = looks.next().unwrap_or_default();
-        let was_asked = attempt.tries > tries_before;
-        if !cx.deadline.pause(pause) && !was_asked {
-            break;
-        }
-        looked = Instant::now();
-        match attachment_view::in_time(cx, || attachment_view::existing(cx, &volume.id)) {
-            Ok(Some(now)) => state = now,
-            Ok(None) => break,
-            Err(_) if awaited.is_some() && cx.deadline.over() => break,
-            Err(error) => return Err(after_all(&state, attempt.refusal.as_ref(), error)),
-        }
+        Ok(ControlFlow::Continue(()))
+    };
+    if let Some(state) = wait.until(judge, decide, || Err(attachment_view::missing(&volume.id)))? {
+        return Ok(state);
     }
-    match awaited {
-        Some(open) => Err(open.into_error(&state)),
-        None => Err(attachment_view::still_moving(cx, &state, attempt.refusal.clone())),
-    }
+    Err(match wait.awaited.take() {
+        Some(open) => open.into_error(&wait.state),
+        None => attachment_view::still_moving(cx, &wait.state, wait.refusal.clone()),
+    })
 }
 
 fn ask_to_attach(
+    wait: &mut CloudWait<'_>,
     cx: &Context<'_>,
     volume: &Volume,
     server: &ServerId,
-    state: &CloudVolume,
     attempt: &mut Attempt,
 ) -> Result<()> {
-    open_requests::note_request(cx, volume, state, server)?;
-    remote_mark::end_mark_of_before(cx, state, server);
+    open_requests::note_request(cx, volume, &wait.state, server)?;
+    remote_mark::end_mark_of_before(cx, &wait.state, server);
     memory::remember_name(cx, volume);
     failpoints::step("attach.named");
     attempt.is_noted = cx.cloud.capabilities().keeps_marks;
-    attempt.tries += 1;
-    let is_answered = request_attach(cx, &volume.id, server, attempt)?;
+    wait.tries += 1;
+    let is_answered = request_attach(wait, cx, &volume.id, server, attempt)?;
     attempt.is_open |= !is_answered;
-    attempt.asked = Some(Instant::now());
+    wait.has_asked(Change::Attach);
     failpoints::step("attach.requested");
     Ok(())
 }
@@ -306,6 +268,7 @@ fn ask_to_attach(
 /// next look tells. A refusal is kept for the message, for the cloud says "no" with the same
 /// code to a second request as to an impossible one. Answers whether there was an answer.
 fn request_attach(
+    wait: &mut CloudWait<'_>,
     cx: &Context<'_>,
     id: &VolumeId,
     server: &ServerId,
@@ -314,11 +277,11 @@ fn request_attach(
     tracing::info!(volume = %id, %server, "asking the cloud to attach");
     attachment_view::forget_answers(cx, id);
     let Err(error) = cx.cloud.attach(id, server, cx.deadline) else {
-        attempt.refusal = None;
+        wait.refusal = None;
         return Ok(true);
     };
     let is_open = matches!(error.kind, Kind::Unreachable | Kind::Timeout);
-    attempt.refusal = Some(error.clone());
+    wait.refusal = Some(error.clone());
     if is_open {
         tracing::warn!(volume = %id, %server, %error, "whether the attach was taken is open");
     } else if error.kind != Kind::Busy {

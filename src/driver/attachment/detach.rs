@@ -1,12 +1,13 @@
 //! Detach a volume from a server.
 
-use crate::attachment::open_requests::{self, OpenRequest, recorded};
+use crate::attachment::cloud_wait::CloudWait;
+use crate::attachment::open_requests::{self, recorded};
 use crate::attachment::takeover;
 use crate::context::Context;
 use crate::failpoints;
 use crate::guard::{self, UsersSeen, let_go_volumes, refusal, remote_mark};
 use crate::heal::recovery;
-use crate::lookup::attachment_view::{self, Asking, Trust, after_all, not_done};
+use crate::lookup::attachment_view::{self, Asking, Trust, not_done};
 use crate::lookup::{disk_numbers, find_volume, locking, own_maps};
 use crate::model::cloud::attachment_state::{AttachmentState, Mapping, VolumePhase};
 use crate::model::error::{Error, Kind, Result};
@@ -17,7 +18,7 @@ use crate::operation::Outcome;
 use crate::ports::cloud::{CloudVolume, Note, ServerState, Trouble};
 use crate::ports::store::{Change, Lock};
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::ops::ControlFlow;
 
 /// A guest that does not let go makes the cloud roll a detach back: it is asked once more.
 const TRIES: u32 = 2;
@@ -144,54 +145,31 @@ fn make_detached(
     node: &NodeName,
     force: Force,
 ) -> Result<(Outcome, Option<CloudVolume>)> {
-    let id = first.id.clone();
     // A detach is about this attachment; one that is made while it runs has another id.
     let meant = first.attachment_to(server).and_then(|one| one.id.clone());
-    let mut state = first;
-    let mut tries = 0;
-    let mut asked = None;
-    let mut refusal: Option<Error> = None;
-    let mut settle = attachment_view::settle(cx);
-    let mut looks = attachment_view::looks(cx);
-    let mut last = None;
-    let mut looked = Instant::now();
-    // An attach whose outcome this call waits for.
-    let mut awaited: Option<OpenRequest> = None;
-    loop {
-        let seen = judge_state(cx, &state, server, (tries, refusal.as_ref()), last);
-        let situation = match seen {
-            Ok(Some(situation)) => situation,
-            Ok(None) => break,
-            Err(_) if awaited.is_some() && cx.deadline.over() => break,
-            Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
-        };
-        let tries_before = tries;
-        if last.replace(situation) != Some(situation) {
-            tracing::info!(volume = %id, %server, status = state.status.word, ?situation, "looked");
-        }
-        let now = state.attachment_to(server).and_then(|one| one.id.as_ref());
+    let mut wait = CloudWait::new(cx, server, first);
+    let decide = |wait: &mut CloudWait<'_>, situation: AttachmentState| {
+        let now = wait.state.attachment_to(server).and_then(|one| one.id.as_ref());
         if let (Some(meant), Some(now)) = (&meant, now)
             && meant != now
         {
-            return Err(attached_anew(&id, server));
+            return Err(attached_anew(&wait.state.id, server));
         }
         match situation {
-            AttachmentState::Attached if tries == 0 || settle.over() => {
-                if tries == TRIES {
-                    return Err(kept(&id, server, refusal));
+            AttachmentState::Attached if wait.tries == 0 || wait.settle.over() => {
+                if wait.tries == TRIES {
+                    return Err(kept(&wait.state.id, server, wait.refusal.clone()));
                 }
-                tries += 1;
-                settle = attachment_view::settle(cx);
-                looks = attachment_view::looks_at(cx, Change::Detach);
-                refusal = ask_to_detach(cx, &state, server, node, force)?;
-                asked = Some(Instant::now());
+                wait.tries += 1;
+                wait.refusal = ask_to_detach(cx, &wait.state, server, node, force)?;
+                wait.has_asked(Change::Detach);
                 failpoints::step("detach.requested");
             }
-            _ if tries > 0 && situation.is_elsewhere() => {
-                if let (Some(asked), None) = (asked, &refusal) {
-                    attachment_view::note_pace(cx, Change::Detach, asked, looked);
+            _ if wait.tries > 0 && situation.is_elsewhere() => {
+                if wait.refusal.is_none() {
+                    wait.note_pace(Change::Detach);
                 }
-                return Ok((Outcome::Done, Some(state)));
+                return Ok(ControlFlow::Break((Outcome::Done, Some(wait.state.clone()))));
             }
             // Not at this server by either account. What the cloud is busy with may still come
             // here, and is given a moment.
@@ -200,76 +178,63 @@ fn make_detached(
             | AttachmentState::Shareable
             | AttachmentState::Unusable
             | AttachmentState::BusyElsewhere
-                if situation != AttachmentState::BusyElsewhere || settle.over() =>
+                if situation != AttachmentState::BusyElsewhere || wait.settle.over() =>
             {
-                let open = open_requests::open_request_of(cx, &state, server);
-                if tries > 0 || open.is_none() {
-                    open_requests::prove_not_attached(cx, &state, node, Some(server))?;
+                let open = open_requests::open_request_of(cx, &wait.state, server);
+                if wait.tries > 0 || open.is_none() {
+                    let (id, state) = (&wait.state.id, &wait.state);
+                    open_requests::prove_not_attached(cx, state, node, Some(server))?;
                     let attached_to = state.attachments.first().map(|one| one.server.as_str());
                     tracing::info!(volume = %id, %server, attached_to, "not attached there");
-                    return Ok((Outcome::Already, Some(state)));
+                    return Ok(ControlFlow::Break((Outcome::Already, Some(state.clone()))));
                 }
-                awaited = open;
+                wait.awaited = open;
             }
-            AttachmentState::Ghost if settle.over() => {
+            AttachmentState::Ghost if wait.settle.over() => {
                 // The block service may only be slow to list an attach that is under way.
-                let open = open_requests::open_request_of(cx, &state, server);
-                if tries > 0 || open.is_none() {
-                    return Err(attachment_view::ghost(cx, &state, server));
+                let open = open_requests::open_request_of(cx, &wait.state, server);
+                if wait.tries > 0 || open.is_none() {
+                    return Err(attachment_view::ghost(cx, &wait.state, server));
                 }
-                awaited = open;
-                settle = attachment_view::settle(cx);
+                wait.awaited = open;
+                wait.settle_again();
             }
-            AttachmentState::Forgotten | AttachmentState::ServerGone if settle.over() => {
-                return Err(attachment_view::contradiction(cx, &state, server));
+            AttachmentState::Forgotten | AttachmentState::ServerGone if wait.settle.over() => {
+                return Err(attachment_view::contradiction(cx, &wait.state, server));
             }
             AttachmentState::Attaching
             | AttachmentState::AttachedBusy
             | AttachmentState::Detaching
-            | AttachmentState::Busy => {
-                settle = attachment_view::settle(cx);
-            }
+            | AttachmentState::Busy => wait.settle_again(),
             // Given a moment to come right by itself.
             _ => {}
         }
-        let pause = looks.next().unwrap_or_default();
-        if !cx.deadline.pause(pause) && tries == tries_before {
-            break;
-        }
-        looked = Instant::now();
-        let now = attachment_view::in_time(cx, || cx.cloud.volume(&id, cx.deadline));
-        match now {
-            Ok(Some(Some(now))) => state = now,
-            Ok(Some(None)) => return Ok((Outcome::Done, None)),
-            Ok(None) => break,
-            Err(_) if awaited.is_some() && cx.deadline.over() => break,
-            Err(error) => return Err(after_all(&state, refusal.as_ref(), error)),
-        }
+        Ok(ControlFlow::Continue(()))
+    };
+    let judge = |wait: &CloudWait<'_>| judge_state(cx, wait, server);
+    if let Some(done) = wait.until(judge, decide, || Ok((Outcome::Done, None)))? {
+        return Ok(done);
     }
-    match awaited {
-        Some(open) if tries == 0 => Err(open.into_error(&state)),
-        _ => Err(attachment_view::still_moving(cx, &state, refusal)),
-    }
+    Err(match wait.awaited.take() {
+        Some(open) if wait.tries == 0 => open.into_error(&wait.state),
+        _ => attachment_view::still_moving(cx, &wait.state, wait.refusal.clone()),
+    })
 }
 
-/// What both sides of the cloud say now; nothing if no time was left to ask.
+/// What both sides of the cloud say now.
 fn judge_state(
     cx: &Context<'_>,
-    state: &CloudVolume,
+    wait: &CloudWait<'_>,
     server: &ServerId,
-    (tries, refusal): (u32, Option<&Error>),
-    last: Option<AttachmentState>,
-) -> Result<Option<AttachmentState>> {
+) -> Result<AttachmentState> {
     // The servers' side is asked to end the attachment: it then says if it has none.
-    let trust = match refusal {
+    let trust = match &wait.refusal {
         Some(error) if error.kind == Kind::Missing => Trust::Both,
-        None if tries > 0 => Trust::Own(VolumePhase::Detaching),
+        None if wait.tries > 0 => Trust::Own(VolumePhase::Detaching),
         _ => Trust::Listing,
     };
-    attachment_view::in_time(cx, || {
-        let now = attachment_view::attachment_state(cx, state, server, trust)?;
-        if last == Some(now) { Ok(now) } else { or_offloaded(cx, now, server) }
-    })
+    let now = attachment_view::attachment_state(cx, &wait.state, server, trust)?;
+    if wait.last == Some(now) { Ok(now) } else { or_offloaded(cx, now, server) }
 }
 
 /// An attach to a server without a host never finishes: the volume stays reserved, and is asked back as if it was

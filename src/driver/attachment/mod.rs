@@ -3,6 +3,7 @@
 pub mod attach;
 #[cfg(test)]
 mod cloud_table;
+mod cloud_wait;
 pub mod detach;
 pub(crate) mod open_requests;
 pub mod take_down;

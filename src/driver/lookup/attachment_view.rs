@@ -98,10 +98,12 @@ pub(crate) fn attachment_state(
 
 /// The volume as the cloud has it; a missing one is an error.
 pub(crate) fn existing(cx: &Context<'_>, id: &VolumeId) -> Result<CloudVolume> {
-    cx.cloud.volume(id, cx.deadline)?.ok_or_else(|| {
-        Error::new(Kind::Missing, format!("volume {id} does not exist in the cloud"))
-            .hint("is volumeID right, and of this project and region?")
-    })
+    cx.cloud.volume(id, cx.deadline)?.ok_or_else(|| missing(id))
+}
+
+pub(crate) fn missing(id: &VolumeId) -> Error {
+    Error::new(Kind::Missing, format!("volume {id} does not exist in the cloud"))
+        .hint("is volumeID right, and of this project and region?")
 }
 
 /// Fails unless a volume that was not found is certain not to exist: a cloud answers the same about the volumes of

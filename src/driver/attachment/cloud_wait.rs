@@ -1,0 +1,116 @@
+//! The wait for the cloud: a volume is looked at until a decision ends the wait, or the time is over.
+
+use crate::attachment::open_requests::OpenRequest;
+use crate::context::Context;
+use crate::lookup::attachment_view::{self, after_all, in_time};
+use crate::model::cloud::attachment_state::AttachmentState;
+use crate::model::error::{Error, Result};
+use crate::model::ids::ServerId;
+use crate::model::pauses::Looks;
+use crate::ports::clock::Deadline;
+use crate::ports::cloud::CloudVolume;
+use crate::ports::store::Change;
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+/// What a call that changes an attachment has seen and asked so far.
+pub(super) struct CloudWait<'a> {
+    cx: &'a Context<'a>,
+    server: &'a ServerId,
+    /// The volume as it was seen last.
+    pub(super) state: CloudVolume,
+    /// Until when the cloud may show nothing of a request, or contradict itself.
+    pub(super) settle: Deadline,
+    looks: Looks,
+    looked: Instant,
+    pub(super) last: Option<AttachmentState>,
+    /// How often this call asked for the change.
+    pub(super) tries: u32,
+    asked: Option<Instant>,
+    /// What the cloud said to that, if it did not simply take it.
+    pub(super) refusal: Option<Error>,
+    /// An attach whose outcome this call waits for.
+    pub(super) awaited: Option<OpenRequest>,
+}
+
+impl<'a> CloudWait<'a> {
+    pub(super) fn new(cx: &'a Context<'a>, server: &'a ServerId, state: CloudVolume) -> Self {
+        Self {
+            cx,
+            server,
+            state,
+            settle: attachment_view::settle(cx),
+            looks: attachment_view::looks(cx),
+            looked: Instant::now(),
+            last: None,
+            tries: 0,
+            asked: None,
+            refusal: None,
+            awaited: None,
+        }
+    }
+
+    /// Judges what is seen and decides, until a decision breaks. Answers nothing if the time is over before, and
+    /// what `gone` says if the volume does not exist any more.
+    pub(super) fn until<T>(
+        &mut self,
+        judge: impl Fn(&Self) -> Result<AttachmentState>,
+        mut decide: impl FnMut(&mut Self, AttachmentState) -> Result<ControlFlow<T>>,
+        gone: impl FnOnce() -> Result<T>,
+    ) -> Result<Option<T>> {
+        let cx = self.cx;
+        loop {
+            let Some(situation) = self.seen(in_time(cx, || judge(self)))? else {
+                return Ok(None);
+            };
+            if self.last.replace(situation) != Some(situation) {
+                let (volume, server, status) =
+                    (&self.state.id, self.server, &self.state.status.word);
+                tracing::info!(%volume, %server, status, ?situation, "looked");
+            }
+            let tries_before = self.tries;
+            if let ControlFlow::Break(done) = decide(self, situation)? {
+                return Ok(Some(done));
+            }
+            let pause = self.looks.next().unwrap_or_default();
+            if !cx.deadline.pause(pause) && self.tries == tries_before {
+                return Ok(None);
+            }
+            self.looked = Instant::now();
+            let now = in_time(cx, || cx.cloud.volume(&self.state.id, cx.deadline));
+            match self.seen(now)? {
+                Some(Some(now)) => self.state = now,
+                Some(None) => return gone().map(Some),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// A look that failed while another's request is waited for, at the end of the time, is no reason by itself.
+    fn seen<T>(&self, look: Result<Option<T>>) -> Result<Option<T>> {
+        match look {
+            Err(_) if self.awaited.is_some() && self.cx.deadline.over() => Ok(None),
+            Err(error) => Err(after_all(&self.state, self.refusal.as_ref(), error)),
+            look => look,
+        }
+    }
+
+    /// Something was done that the cloud needs time to show.
+    pub(super) fn settle_again(&mut self) {
+        self.settle = attachment_view::settle(self.cx);
+    }
+
+    /// This call has just asked for the change.
+    pub(super) fn has_asked(&mut self, change: Change) {
+        self.settle_again();
+        self.looks = attachment_view::looks_at(self.cx, change);
+        self.asked = Some(Instant::now());
+    }
+
+    /// The change was seen to be through: how long it took is remembered.
+    pub(super) fn note_pace(&self, change: Change) {
+        if let Some(asked) = self.asked {
+            attachment_view::note_pace(self.cx, change, asked, self.looked);
+        }
+    }
+}
