@@ -22,9 +22,10 @@ const WITHIN_WORDS: usize = 8;
 const CUT: usize = 4;
 
 /// What a key is called that has a secret behind it.
-const SECRET_KEYS: [&str; 14] = [
+const SECRET_KEYS: [&str; 15] = [
     "password",
     "passwd",
+    "pwd",
     "passphrase",
     "adminpass",
     "secret",
@@ -40,7 +41,7 @@ const SECRET_KEYS: [&str; 14] = [
 ];
 
 /// The same, where it is the whole name.
-const SECRET_WORDS: [&str; 2] = ["pass", "pwd"];
+const SECRET_WORD: &str = "pass";
 
 /// What a key ends with that names a secret and does not hold it.
 const NAMES_OF_SECRETS: [&str; 8] =
@@ -253,7 +254,7 @@ pub fn names_a_secret(key: &str) -> bool {
         return false;
     }
     let plain: String = key.chars().filter(char::is_ascii_alphanumeric).collect();
-    SECRET_KEYS.iter().any(|name| plain.contains(name)) || SECRET_WORDS.contains(&last)
+    SECRET_KEYS.iter().any(|name| plain.contains(name)) || last == SECRET_WORD
 }
 
 /// `password = "…"`, `token: …`, `"secret":"…"`, `--password …`, `Authorization: Bearer …`, `token gAAA…`.

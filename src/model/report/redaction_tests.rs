@@ -30,6 +30,7 @@ fn what_looks_like_a_secret_is_taken_out() {
         ),
         ("cut -----BEGIN PRIVATE KEY-----\nabc", "cut (redacted)"),
         ("pass=x pwd=y", "pass=(redacted) pwd=(redacted)"),
+        ("PGPWD=x1 MYSQL_PWD=y1", "PGPWD=(redacted) MYSQL_PWD=(redacted)"),
     ] {
         assert_eq!(redacted(text), expected, "{text}");
     }

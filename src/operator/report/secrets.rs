@@ -50,15 +50,17 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
+/// What a shell calls its working directories. In a text `PWD` may be a password, as ODBC has it.
+const DIRECTORIES: [&str; 2] = ["PWD", "OLDPWD"];
+
 fn of_the_environment() -> Vec<String> {
     let all = std::env::vars_os().filter_map(|(name, value)| {
         Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
     });
-    let each = all.map(
-        |(name, value)| {
-            if names_a_secret(&name) { vec![value] } else { secrets_in(&value) }
-        },
-    );
+    let each = all.map(|(name, value)| {
+        let is_secret = names_a_secret(&name) && !DIRECTORIES.contains(&name.as_str());
+        if is_secret { vec![value] } else { secrets_in(&value) }
+    });
     each.flatten().collect()
 }
 
