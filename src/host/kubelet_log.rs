@@ -29,6 +29,9 @@ const LONGEST: usize = 256 << 10;
 /// A file is read in pieces of this size.
 const BLOCK: u64 = 1 << 20;
 
+/// How a file of gzip begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
 /// So near the search by time comes to a moment.
 const NEAR: u64 = 64 << 10;
 
@@ -91,6 +94,11 @@ impl KubeletLog {
         let real = fs::canonicalize(path).map_err(wrong)?;
         let file = files::open_regular(&real).map_err(wrong)?;
         let length = file.metadata().map_err(wrong)?.len();
+        if block(&file, 0, GZIP.len() as u64).map_err(wrong)? == GZIP {
+            let name = path.display();
+            return Err(Error::bad_call(format!("{name} is compressed"))
+                .hint(format!("unpack it first: zcat {name} >kubelet.log")));
+        }
         Ok(Self::File(path.to_owned(), file, length))
     }
 

@@ -92,7 +92,13 @@ fn log_folder(configured: &Configured, kubelet: Option<&Kubelet>) -> Finding {
     }
     match log::files(folder) {
         Ok(files) if files.is_empty() => {
-            Finding::ok(CHECK, format!("{}: nothing is in it yet", folder.display()))
+            let older = match log::files_of_predecessor(folder).len() {
+                0 => String::new(),
+                count => {
+                    format!(", but for {} of the driver before", several(count, "file", "files"))
+                }
+            };
+            Finding::ok(CHECK, format!("{}: nothing is in it yet{older}", folder.display()))
         }
         Ok(files) => {
             let sizes = files.iter().filter_map(|file| file.path(folder).symlink_metadata().ok());
