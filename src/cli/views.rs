@@ -177,7 +177,8 @@ Rows:
   kernel              what the kernel's log says of the disk, for root: removal, errors
   kubelet             what kubelet's own log says at that time, in quotation marks: about the
                       volume and its pods, its restarts, its failed requests to the API server;
-                      the first sentence names a tear-down that followed a restart, and why
+                      the first sentence says who tore the volume down, and why
+  older driver        what the driver before this one wrote, in quotation marks, not checked
   now                 a tear-down that is refused at this moment
 
 Examples:

@@ -74,6 +74,17 @@ impl Zone {
     }
 }
 
+/// The variable `TZ` for a zone so many seconds ahead of UTC, for a shell. POSIX has the sign the other way round.
+#[must_use]
+pub fn variable(ahead: i64) -> String {
+    if ahead == 0 {
+        return "UTC".to_owned();
+    }
+    let (sign, minutes) = (if ahead > 0 { '-' } else { '+' }, ahead.unsigned_abs() / 60);
+    let name = offset(ahead).replace(':', "");
+    format!("'<{name}>{sign}{:02}:{:02}'", minutes / 60, minutes % 60)
+}
+
 struct TextMoment<'a> {
     at: Millis,
     written: &'a str,

@@ -1,11 +1,11 @@
 //! `disk history`: what became of a volume or a pod, as a story.
 
-use super::after_restart::is_tear_down;
 use super::journal::{self, LogQuery, Older, Story};
 use super::kernel_story;
 use super::kubelet_story::{self, KUBELET, KubeletStory};
 use super::naming::{self, NamesInTheLog};
-use super::terminal::{Paint, Stage, as_it_is, hanging, in_two_lines};
+use super::tear_downs::is_tear_down;
+use super::terminal::{Paint, Stage, as_it_is, hanging, in_two_lines, line_of, width_of};
 use super::timeline::{Ending, Entry, KERNEL};
 use crate::app::FACES;
 use crate::cli::views::HistoryArguments;
@@ -13,7 +13,7 @@ use crate::configuration::Config;
 use crate::host::machine::uptime;
 use crate::host::records::RecordFiles;
 use crate::host::zone::LOCAL;
-use crate::model::error::Result;
+use crate::model::error::{Error, Kind, Result};
 use crate::model::record::VolumeRecord;
 use crate::model::report::refusal::Refusal;
 use crate::model::report::tear_down::TearDown;
@@ -22,6 +22,9 @@ use crate::model::timestamp::{self, Millis};
 use crate::ports::clock;
 use serde::Serialize;
 use std::collections::BTreeSet;
+
+/// The row of a line of an older driver's.
+const OLDER: &str = "older driver";
 
 /// The answer for machines.
 #[derive(Debug, Serialize)]
@@ -46,11 +49,12 @@ pub(super) fn run(
     let records = RecordFiles::below(&config.paths.state_dir, &config.paths.run_dir);
     let logs = kubelet_story::logs(&arguments.kubelet_log)?;
     let mut story = of(config, names, arguments)?;
+    let asked = story.names.iter().next().cloned();
     story.entries = kernel_story::with_rows(config, story.entries);
     story.entries.retain(|entry| {
         arguments.since.is_none_or(|since| entry.until.unwrap_or(entry.at) >= since)
     });
-    let kubelet = KubeletStory::of(&logs, &story);
+    let kubelet = KubeletStory::of(&logs, &mut story);
     let Story { mut entries, older, unreadable, .. } = story;
     entries.extend(now_refused(&entries, &records));
     if arguments.json {
@@ -61,13 +65,18 @@ pub(super) fn run(
             unreadable,
             kubelet: &kubelet,
         })?;
-    } else if entries.is_empty() && older.is_empty() {
+    } else if entries.is_empty() && older.is_empty() && kubelet.is_empty() {
+        let about = asked.map(|name| format!(" about {name}")).unwrap_or_default();
         let folder = config.paths.log_dir.display();
+        let files = arguments.kubelet_log.iter().map(|file| format!(", nor in {}", file.display()));
+        let what = format!("nothing{about} is in the log in {folder}{}", files.collect::<String>());
         let near = naming::proposed(&near).map(|near| format!("; {near}")).unwrap_or_default();
-        stage.say(&format!("the log in {folder} tells nothing of that{near}\n"));
+        return Err(Error::new(Kind::Missing, what).hint(format!(
+            "logs of the driver before this one are read too if they are in paths.log_dir{near}"
+        )));
     } else {
         let paint = stage.paint();
-        let text = text(&kubelet.among(&entries), paint);
+        let text = text(&kubelet.among(&[entries, rows_of(&older)].concat()), paint);
         let opening = kubelet.opening(paint) + &as_written(&older, paint);
         stage.say(&(opening + &text + &not_read(unreadable, paint) + &kubelet.closing(paint)));
     }
@@ -75,9 +84,12 @@ pub(super) fn run(
 }
 
 fn of(config: &Config, volume: BTreeSet<String>, arguments: &HistoryArguments) -> Result<Story> {
-    let query =
-        LogQuery { volume, pod: arguments.pod.clone(), since: arguments.since, with_older: true };
-    journal::story(&config.paths, &query)
+    let (pod, since) = (arguments.pod.clone(), arguments.since);
+    if !arguments.kubelet_log.is_empty() && !config.paths.log_dir.exists() {
+        let names = volume.into_iter().chain(pod).collect();
+        return Ok(Story { since, names, ..Story::default() });
+    }
+    journal::story_and_before(&config.paths, &LogQuery { volume, pod, since, with_older: true })
 }
 
 /// What of the log is torn.
@@ -132,9 +144,22 @@ fn refused_of(record: &VolumeRecord, now: Millis) -> Option<Entry> {
     })
 }
 
-/// An older driver's lines, each behind a mark that no line of the story has.
+/// The lines of an older driver that say when they were written, as rows.
+pub(super) fn rows_of(older: &[Older]) -> Vec<Entry> {
+    let row = |one: &Older| {
+        let text = format!("\"{}\"", one.brief());
+        Some(Entry {
+            op: OLDER.to_owned(),
+            ..kubelet_story::row(one.moment()?, "", None, None, text)
+        })
+    };
+    older.iter().filter_map(row).collect()
+}
+
+/// The others, each behind a mark that no line of the story has.
 pub(super) fn as_written(older: &[Older], paint: Paint) -> String {
     let mut text = String::new();
+    let older: Vec<_> = older.iter().filter(|one| one.moment().is_none()).collect();
     if !older.is_empty() {
         text += &paint.bold("as an older driver wrote it, not checked");
         text.push('\n');
@@ -174,10 +199,10 @@ pub(super) fn text(entries: &[Entry], paint: Paint) -> String {
         let told = format!("{of}{}", sentence(entry));
         let paint = |line: &str| painted(entry.ending, paint, line);
         // A moment in kubelet's words stays as it wrote it.
-        text += &if entry.op == KUBELET {
-            in_two_lines(&begin, &told, paint)
-        } else {
-            hanging(&begin, &told, paint)
+        text += &match entry.op.as_str() {
+            KUBELET => in_two_lines(&begin, &told, paint),
+            OLDER => format!("{begin}{}\n", line_of(&told, width_of(&begin))),
+            _ => hanging(&begin, &told, paint),
         };
     }
     text

@@ -1,5 +1,6 @@
 //! The log, read for the calls of a volume or a pod.
 
+use super::tear_downs::is_tear_down;
 use super::timeline::{Ending, Entry, Names, tell};
 use crate::configuration::Paths;
 use crate::host::files;
@@ -23,6 +24,10 @@ const TAIL: u64 = 4 << 20;
 /// So many lines of an older driver's log are shown, the newest.
 const OLDER: usize = 200;
 
+/// How glog begins a file.
+const GLOG_HEADERS: [&str; 4] =
+    ["Log file created at: ", "Running on machine: ", "Binary: Built with ", "Log line format: "];
+
 /// What is asked for.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LogQuery {
@@ -40,6 +45,12 @@ pub(super) struct LogQuery {
 #[derive(Debug, Default)]
 pub(super) struct Story {
     pub(super) entries: Vec<Entry>,
+    /// When the story begins, if it does not tell all.
+    pub(super) since: Option<Millis>,
+    /// What was before that, as far as it is known.
+    pub(super) earlier: Vec<Entry>,
+    /// When a volume was torn down last before that.
+    pub(super) torn_down_before: Option<Millis>,
     /// The names of pods by their UIDs.
     pub(super) pods: BTreeMap<String, String>,
     /// Lines in prose, of an older driver: a name could have passed for one of them, so nothing is
@@ -68,6 +79,24 @@ impl Older {
         klog.map(|line| line.at).or_else(own)
     }
 
+    /// The call to tear down a volume that it seems to be about.
+    pub(super) fn tear_down(&self) -> Option<&'static str> {
+        let line = self.line.to_ascii_lowercase();
+        ["unmountdevice", "unmount", "detach"].into_iter().find(|op| line.contains(op))
+    }
+
+    /// What it says, without its place in the source and the beginnings of its paths.
+    pub(super) fn brief(&self) -> String {
+        let place = self.line.split_once("] ").filter(|(place, _)| place.contains(".go:"));
+        let own = self.line.split_once(' ').filter(|(at, _)| timestamp::parse(at).is_some());
+        let text = place.or(own).map_or(self.line.as_str(), |(_, words)| words.trim_start());
+        let short = |word: &str| match word.rsplit_once('/') {
+            Some((path, end)) if path.starts_with('/') && !end.is_empty() => format!("…/{end}"),
+            _ => word.to_owned(),
+        };
+        text.split(' ').map(short).collect::<Vec<_>>().join(" ")
+    }
+
     /// The pod and the volume's name in the path of a pod's volume, if there is one.
     pub(super) fn pod_and_name(&self) -> Option<(&str, &str)> {
         let (_, path) = self.line.split_once("/pods/")?;
@@ -76,6 +105,40 @@ impl Older {
         let name = name.split(|sign: char| sign.is_whitespace() || "\"',".contains(sign)).next()?;
         (volumes == "volumes" && kubelet_line::is_uid(pod)).then_some((pod, name))
     }
+}
+
+impl Story {
+    /// When volumes were torn down.
+    pub(super) fn tear_downs(&self) -> impl Iterator<Item = Millis> {
+        let ours = self.entries.iter().filter(|entry| is_tear_down(entry));
+        let older = self.older.iter().filter(|older| older.tear_down().is_some());
+        ours.map(|entry| entry.until.unwrap_or(entry.at)).chain(older.filter_map(Older::moment))
+    }
+
+    /// Leaves only what has happened since a moment in the story.
+    pub(super) fn begin_at(&mut self, since: Millis) {
+        self.torn_down_before = self.tear_downs().filter(|at| *at < since).max();
+        let entries = std::mem::take(&mut self.entries).into_iter();
+        (self.entries, self.earlier) =
+            entries.partition(|entry| entry.until.unwrap_or(entry.at).max(entry.at) >= since);
+        self.older.retain(|older| older.moment().is_none_or(|at| at >= since));
+        self.since = Some(since);
+    }
+}
+
+/// The story that was asked for, and what was before it: of one volume all, for its disk was named when it came,
+/// perhaps days ago; of all volumes only if none was torn down since.
+pub(super) fn story_and_before(paths: &Paths, query: &LogQuery) -> Result<Story> {
+    let whole = || story(paths, &LogQuery { since: None, ..query.clone() });
+    let Some(since) = query.since else { return whole() };
+    let is_of_one = !query.volume.is_empty() || query.pod.is_some();
+    let mut told = if is_of_one { whole()? } else { story(paths, query)? };
+    told.begin_at(since);
+    if !is_of_one && told.tear_downs().next().is_none() {
+        told = whole()?;
+        told.begin_at(since);
+    }
+    Ok(told)
 }
 
 /// The story that was asked for.
@@ -140,7 +203,7 @@ pub(super) fn story(paths: &Paths, query: &LogQuery) -> Result<Story> {
         entries.retain(|entry| entry.pod.as_ref().is_none_or(|of| uids.contains(of)));
     }
     let older = if query.with_older { older(folder, &prose, &aliases)? } else { Vec::new() };
-    Ok(Story { entries, pods: names.pods(), older, names: aliases, unreadable })
+    Ok(Story { entries, pods: names.pods(), older, names: aliases, unreadable, ..Story::default() })
 }
 
 /// Which volumes had disks of these names since, as any call of the machine says.
@@ -171,8 +234,9 @@ fn older(folder: &Path, prose: &[log::File], names: &BTreeSet<String>) -> Result
             // glog writes a warning into the file of each lower level too.
             let is_asked =
                 names.is_empty() || names.iter().any(|name| text.contains(name.as_str()));
+            let is_header = GLOG_HEADERS.iter().any(|words| text.starts_with(words));
             let is_new = || !lines.iter().any(|one: &Older| one.line == text);
-            if is_asked && is_new() {
+            if is_asked && !is_header && is_new() {
                 lines.extend([Older { day: file.day.clone(), line: text.to_owned() }]);
                 if lines.len() > OLDER {
                     lines.pop_front();

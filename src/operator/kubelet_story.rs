@@ -1,8 +1,10 @@
 //! What kubelet's own log says around the operations of a story: about the volume and its pods, its starts and
 //! ends, and its failed requests to the API server. Rows between the entries, and what follows from both logs.
 
-use super::after_restart::{AfterRestart, is_tear_down};
 use super::journal::Story;
+use super::kubelet_search::{Search, is_pod};
+use super::kubelet_words::{flex_volume, tear_down};
+use super::tear_downs::{Evidence, TornDown, is_tear_down};
 use super::terminal::{Paint, as_it_is, hanging};
 use super::timeline::{Ending, Entry, KERNEL};
 use crate::host::kubelet_log::{Bounds, KubeletLog};
@@ -14,7 +16,7 @@ use crate::model::text::{has_word, several, shortened, without_digits};
 use crate::model::timestamp::{self, Millis};
 use crate::ports::clock;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -36,7 +38,7 @@ pub(super) const AFTER: Millis = 2 * 60_000;
 const PAUSE: Millis = 60_000;
 
 /// systemd's word, a new process and kubelet's own word of one start are no further apart.
-const ONE_START: Millis = 10_000;
+pub(super) const ONE_START: Millis = 10_000;
 
 /// So many rows of one volume are shown around an operation.
 const MOST: usize = 40;
@@ -58,8 +60,14 @@ const SHORTEST: usize = 3;
 pub(super) struct KubeletStory {
     /// Its words, as rows of the story.
     pub(super) rows: Vec<Entry>,
-    /// The tear-downs that followed a start of kubelet.
-    after_restart: Vec<AfterRestart>,
+    /// The tear-downs that followed a start of kubelet; if there is none, the last one.
+    tear_downs: Vec<TornDown>,
+    /// What is wrong with the time zone in which its log was read.
+    zone: Option<String>,
+    /// When the story begins.
+    since_ms: Option<Millis>,
+    /// When a volume was torn down last, if that was before.
+    last_tear_down_ms: Option<Millis>,
     /// What of its log was not read, and why.
     unread: Vec<String>,
 }
@@ -74,8 +82,8 @@ pub(super) struct KubeletStart {
 #[derive(Debug, Default)]
 pub(super) struct KubeletReading {
     span: (Millis, Millis),
-    /// How many lines were seen.
-    seen: usize,
+    /// When the first and the last line were written that were seen.
+    seen: Option<(Millis, Millis)>,
     pub(super) lines: Vec<KubeletLine>,
     /// The first and the last line of each process.
     processes: BTreeMap<u32, (Millis, Millis)>,
@@ -104,52 +112,94 @@ pub(super) fn logs(paths: &[PathBuf]) -> Result<Vec<KubeletLog>> {
 
 impl KubeletStory {
     /// What the log says around what happened in a story.
-    pub(super) fn of(logs: &[KubeletLog], story: &Story) -> Self {
-        let terms = VolumeTerms::of(story);
-        let mut found = Self::default();
-        let (mut bounds, mut readings) = (Bounds::default(), Vec::new());
-        let moments = moments(story);
+    pub(super) fn of(logs: &[KubeletLog], story: &mut Story) -> Self {
+        let search = Search::of(logs, story);
+        story.pods.extend(search.pods.clone());
+        let terms = VolumeTerms::of(story, &search);
+        let mut found = Self { since_ms: story.since, ..Self::default() };
+        found.zone = search.zone(story, &terms);
+        if found.zone.is_some() {
+            // All that it says is of another time.
+            return found;
+        }
+        let mut moments = moments(story);
+        let is_since = |at: &Millis| story.since.is_none_or(|since| *at >= since);
+        let (since, before): (Vec<_>, Vec<_>) = search.tear_downs().partition(is_since);
+        let before = before.into_iter().chain(story.torn_down_before).max();
+        moments.extend(since.into_iter().map(|at| (at, true)));
+        found.last_tear_down_ms = before.filter(|_| !moments.iter().any(|(_, is_one)| *is_one));
+        let mut bounds = Bounds::default();
         let is_wide = |is_tear_down| if is_tear_down { LONG_BEFORE } else { BEFORE };
-        let spans = spans(&moments, is_wide);
-        let files = spans.iter().rev().flat_map(|span| logs.iter().map(move |log| (span, log)));
-        for (span, log) in files {
-            if readings.last().is_none_or(|reading: &KubeletReading| reading.span != *span) {
-                readings.push(KubeletReading { span: *span, ..KubeletReading::default() });
-            }
-            let unread = match readings.last_mut() {
-                Some(reading) => reading.read(log, &mut bounds, &terms),
-                None => None,
-            };
-            if let Some(unread) = unread {
-                found.unread.push(unread);
-                break;
+        let spans = spans(&moments, is_wide).into_iter();
+        let mut readings: Vec<_> = spans.map(KubeletReading::of_span).collect();
+        'all: for reading in readings.iter_mut().rev() {
+            for log in logs {
+                if let Some(unread) = reading.read(log, &mut bounds, &terms) {
+                    found.unread.push(unread);
+                    break 'all;
+                }
             }
         }
-        let is_seen = readings.iter().any(|reading| reading.seen > 0);
-        if moments.is_empty() && !story.older.is_empty() {
+        let is_seen = readings.iter().any(|reading| reading.seen.is_some());
+        let is_of_journal = logs.iter().any(|log| matches!(log, KubeletLog::Journal));
+        if moments.is_empty() && !story.older.is_empty() && is_of_journal {
             let why = "kubelet's log was not searched: no line above says when it was written";
             found.unread.push(why.to_owned());
         } else if found.unread.is_empty() {
             found.unread.extend(not_covered(logs, &moments, is_seen));
         }
-        for reading in readings.iter_mut().rev() {
+        found.unread.extend(search.unread);
+        for reading in &mut readings {
             // kubelet's threads write at once.
             reading.lines.sort_by_key(|line| line.at);
-            found.add(reading, &terms, story);
         }
-        found.rows.sort_by_key(|row| row.at);
-        found.after_restart.sort_by_key(|one| one.called_ms);
+        found.tell(&readings, Evidence { story, terms: &terms, disks: &search.lines });
         found
     }
 
-    fn add(&mut self, reading: &KubeletReading, terms: &VolumeTerms, story: &Story) {
+    fn tell(&mut self, readings: &[KubeletReading], evidence: Evidence<'_>) {
+        let all = readings.iter().flat_map(|reading| TornDown::all(evidence, reading));
+        let (remarkable, others): (Vec<_>, Vec<_>) = all.partition(TornDown::is_remarkable);
+        self.tear_downs = remarkable;
+        if self.tear_downs.is_empty() {
+            self.tear_downs.extend(TornDown::last_of(others));
+        }
+        self.tear_downs.sort_by_key(|one| one.called_ms);
+        let said = readings.iter().flat_map(|reading| &reading.lines);
+        let said = said.filter(|line| tear_down(line).is_some()).map(|line| (line.at, true));
+        let operations: Vec<_> = moments(evidence.story).into_iter().chain(said).collect();
+        let caused = self.tear_downs.iter().map(|one| (one.shown_from(), one.called_ms));
+        let caused = caused.filter_map(|(from, to)| Some((from?, to)));
+        let shown = merged(spans(&operations, |_| BEFORE).into_iter().chain(caused).collect());
+        for reading in readings {
+            self.add(reading, evidence, &shown);
+        }
+        self.mark_gaps(&shown);
+        self.rows.sort_by_key(|row| row.at);
+    }
+
+    /// Marks the time between two spans in which requests failed: they may have failed meanwhile too.
+    fn mark_gaps(&mut self, shown: &[(Millis, Millis)]) {
+        let fails = |(from, to): (Millis, Millis)| {
+            let is_within = |row: &Entry| row.at <= to && row.until.unwrap_or(row.at) >= from;
+            self.rows.iter().any(|row| row.kind.as_deref() == Some("api") && is_within(row))
+        };
+        let gaps = shown.windows(2).filter(|pair| fails(pair[0]) && fails(pair[1]));
+        let gap = |pair: &[(Millis, Millis)]| {
+            let text = format!("its log is not shown until {}", timestamp::text(pair[1].0));
+            row(pair[0].1, "gap", None, None, text)
+        };
+        let gaps: Vec<_> = gaps.map(gap).collect();
+        self.rows.extend(gaps);
+    }
+
+    fn add(
+        &mut self,
+        reading: &KubeletReading,
+        Evidence { story, terms, .. }: Evidence<'_>,
+        shown: &[(Millis, Millis)],
+    ) {
         let starts = reading.starts();
-        let after_restart = AfterRestart::all(story, reading, &starts, terms);
-        let mut shown = spans(&moments(story), |_| BEFORE);
-        shown.extend(
-            after_restart.iter().map(|one| (one.start_ms.saturating_sub(BEFORE), one.called_ms)),
-        );
-        self.after_restart.extend(after_restart);
         let is_shown = |at| shown.iter().any(|(from, to)| (*from..=*to).contains(&at));
         let mut rows: BTreeMap<&str, Vec<(u8, Entry)>> = BTreeMap::new();
         let mut known: BTreeMap<(&str, String), usize> = BTreeMap::new();
@@ -203,6 +253,11 @@ impl KubeletStory {
         }
     }
 
+    /// Whether it adds nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.conclusions().is_empty()
+    }
+
     /// The entries with the rows between them.
     pub(super) fn among(&self, entries: &[Entry]) -> Vec<Entry> {
         let mut all = [entries, &self.rows].concat();
@@ -227,11 +282,20 @@ impl KubeletStory {
 
     /// What both logs show together: who called a tear-down, and why.
     pub(super) fn conclusions(&self) -> Vec<String> {
-        let left_out = self.after_restart.len().saturating_sub(TOLD);
+        let left_out = self.tear_downs.len().saturating_sub(TOLD);
         let more = several(left_out, "more tear-down", "more tear-downs");
         let more = format!("Before that, {more} followed a start of kubelet: name a volume.");
-        let newest = self.after_restart[left_out..].iter().map(AfterRestart::sentence);
-        newest.chain((left_out > 0).then_some(more)).collect()
+        let newest = self.tear_downs[left_out..].iter().map(TornDown::sentence);
+        // As --since takes it.
+        let minute = |at| timestamp::text(LOCAL.shown(at))[..16].to_owned();
+        let last = self.since_ms.zip(self.last_tear_down_ms).map(|(since, at)| {
+            let (since, at) = (minute(since), minute(at));
+            format!(
+                "No volume was torn down since {since}. To see the last tear-down: --since {at}"
+            )
+        });
+        let zone = self.zone.iter().cloned();
+        zone.chain(newest).chain((left_out > 0).then_some(more)).chain(last).collect()
     }
 
     /// The conclusions as text, to be shown above the story.
@@ -270,6 +334,27 @@ impl VolumeTerm {
 }
 
 impl KubeletReading {
+    fn of_span(span: (Millis, Millis)) -> Self {
+        Self { span, ..Self::default() }
+    }
+
+    /// Whether a moment is one of those that it is about.
+    pub(super) fn covers(&self, at: Millis) -> bool {
+        (self.span.0..=self.span.1).contains(&at)
+    }
+
+    pub(super) fn first(&self) -> Option<Millis> {
+        self.seen.map(|(first, _)| first)
+    }
+
+    pub(super) fn last(&self) -> Option<Millis> {
+        self.seen.map(|(_, last)| last)
+    }
+
+    pub(super) fn all(&self, shows: Shows) -> impl Iterator<Item = &KubeletLine> {
+        self.lines.iter().filter(move |line| line.shows == shows)
+    }
+
     /// Reads what a log has of the span; answers what of it is not read.
     fn read(
         &mut self,
@@ -285,12 +370,17 @@ impl KubeletReading {
                 let (first, last) = self.processes.entry(process).or_insert((line.at, line.at));
                 (*first, *last) = ((*first).min(line.at), (*last).max(line.at));
             }
+            let (first, last) = self.seen.get_or_insert((line.at, line.at));
+            (*first, *last) = ((*first).min(line.at), (*last).max(line.at));
             line.shows != Shows::Nothing || terms.find(&line.text).is_some()
         });
         match read {
             Ok(read) => {
-                self.seen += read.seen;
-                self.lines.extend(read.lines);
+                // Two files may have the same line.
+                let known: HashSet<_> = self.lines.iter().collect();
+                let new = read.lines.into_iter().filter(|line| !known.contains(line));
+                let new: Vec<_> = new.collect();
+                self.lines.extend(new);
                 read.unread_before.map(unread_before)
             }
             Err(error) => Some(format!("kubelet's log: {}; {}", error.cause, what_to_type())),
@@ -313,10 +403,10 @@ impl KubeletReading {
         changes
     }
 
-    fn starts(&self) -> Vec<KubeletStart> {
-        let of = |shows| self.lines.iter().filter(move |line| line.shows == shows);
-        let stops: Vec<_> = of(Shows::Stop).map(|line| line.at).collect();
-        let said = of(Shows::Start).map(|line| KubeletStart { at: line.at, is_restart: false });
+    pub(super) fn starts(&self) -> Vec<KubeletStart> {
+        let stops: Vec<_> = self.all(Shows::Stop).map(|line| line.at).collect();
+        let said =
+            self.all(Shows::Start).map(|line| KubeletStart { at: line.at, is_restart: false });
         let changed =
             self.changes().into_iter().map(|(_, at)| KubeletStart { at, is_restart: true });
         let mut all: Vec<_> = said.chain(changed).collect();
@@ -338,7 +428,7 @@ impl KubeletReading {
 }
 
 impl VolumeTerms {
-    fn of(story: &Story) -> Self {
+    pub(super) fn of(story: &Story, search: &Search) -> Self {
         let mut terms = BTreeSet::new();
         let mut add = |word: &str, volume: &str, is_pods| {
             if word.len() >= SHORTEST {
@@ -353,21 +443,39 @@ impl VolumeTerms {
             let pod = entry.pod.iter();
             pod.flat_map(|pod| story.words_of(pod)).for_each(|word| add(&word, volume, true));
         }
-        // What only an older driver knew.
-        let is_called = |entry: &&Entry, name| [&entry.volume, &entry.name].contains(&&Some(name));
-        let volume_of = |name: &String| {
-            let entry = story.entries.iter().find(|entry| is_called(entry, name.clone()));
-            let entry = entry.or(story.entries.first().filter(|_| !story.names.is_empty()));
-            let known = entry.and_then(|entry| entry.volume.clone());
-            known.or(story.names.first().cloned()).unwrap_or_else(|| name.clone())
+        // What only an older driver knew, or kubelet.
+        let older = story.older.iter().filter_map(|line| line.pod_and_name());
+        let older = older.map(|(pod, name)| (Some(pod), name));
+        let said = search.lines.iter();
+        let said = said.filter_map(|line| Some((line.pod_uid(), flex_volume(line)?)));
+        let pairs: Vec<_> = older.chain(said).collect();
+        let of_pod = |name: &String| {
+            pairs.iter().any(|(pod, _)| *pod == Some(name))
+                || search.pods.iter().any(|(uid, of)| is_pod(name, of, uid))
         };
-        for name in &story.names {
+        let asked: Vec<_> = story.names.iter().filter(|name| !of_pod(name)).collect();
+        let entries = || story.entries.iter().chain(&story.earlier);
+        let volume_of = |name: &str| {
+            let is_called = |entry: &&Entry| {
+                [&entry.volume, &entry.name].iter().any(|of| of.as_deref() == Some(name))
+            };
+            let entry = entries().find(is_called);
+            let entry = entry.or(entries().next().filter(|_| !asked.is_empty()));
+            let known = entry.and_then(|entry| entry.volume.clone());
+            known.or(asked.first().map(|name| (*name).clone())).unwrap_or_else(|| name.to_owned())
+        };
+        for name in &asked {
             add(name, &volume_of(name), false);
         }
-        for (pod, name) in story.older.iter().filter_map(|line| line.pod_and_name()) {
-            let volume = volume_of(&name.to_owned());
+        for (pod, name) in pairs {
+            let volume = volume_of(name);
             add(name, &volume, false);
-            add(pod, &volume, true);
+            let Some(uid) = pod else { continue };
+            add(uid, &volume, true);
+            let pod = story.pods.get(uid);
+            pod.into_iter()
+                .flat_map(|pod| story.words_of(pod))
+                .for_each(|word| add(&word, &volume, true));
         }
         Self(terms)
     }
@@ -415,7 +523,10 @@ fn spans(moments: &[(Millis, bool)], before: impl Fn(bool) -> Millis) -> Vec<(Mi
     let span = |(at, is_tear_down): &(Millis, bool)| {
         (at.saturating_sub(before(*is_tear_down)), at + AFTER)
     };
-    let mut all: Vec<_> = moments.iter().map(span).collect();
+    merged(moments.iter().map(span).collect())
+}
+
+fn merged(mut all: Vec<(Millis, Millis)>) -> Vec<(Millis, Millis)> {
     all.sort_unstable();
     let mut spans: Vec<(Millis, Millis)> = Vec::new();
     for (from, to) in all {
@@ -443,7 +554,7 @@ fn unread_before(moment: Millis) -> String {
     )
 }
 
-fn what_to_type() -> &'static str {
+pub(super) fn what_to_type() -> &'static str {
     if machine::is_root() {
         "if it is in a file: --kubelet-log FILE"
     } else {
@@ -508,7 +619,13 @@ fn edges<'a>(path: &'a Path, file: &File, length: u64) -> Option<(Millis, Millis
     Some((first, moments(length.saturating_sub(EDGE as u64)).into_iter().max()?, path))
 }
 
-fn row(at: Millis, kind: &str, volume: Option<&str>, name: Option<String>, text: String) -> Entry {
+pub(super) fn row(
+    at: Millis,
+    kind: &str,
+    volume: Option<&str>,
+    name: Option<String>,
+    text: String,
+) -> Entry {
     Entry {
         at,
         written: timestamp::text(at),
@@ -535,7 +652,7 @@ pub(super) fn sentence(entry: &Entry) -> String {
     let clock = |at| timestamp::clock(LOCAL.shown(at));
     let text = &entry.text;
     match (entry.kind.as_deref(), entry.until) {
-        (Some("process"), _) => LOCAL.in_text(text).into_owned(),
+        (Some("process" | "gap"), _) => LOCAL.in_text(text).into_owned(),
         (Some("api"), None) => format!("API request failed: \"{text}\""),
         (Some("api"), Some(until)) => {
             format!("API requests failed, {} lines until {}: \"{text}\"", entry.count, clock(until))

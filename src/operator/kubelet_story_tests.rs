@@ -28,7 +28,10 @@ fn reading(lines: &[KubeletLine]) -> KubeletReading {
             .and_modify(|(_, last)| *last = line.at)
             .or_insert((line.at, line.at));
     }
-    KubeletReading { lines: lines.to_vec(), processes, ..KubeletReading::default() }
+    let moments = || lines.iter().map(|line| line.at);
+    let seen = moments().min().zip(moments().max());
+    let span = (0, Millis::MAX);
+    KubeletReading { span, seen, lines: lines.to_vec(), processes }
 }
 
 fn story(entries: &[Entry]) -> Story {
@@ -42,7 +45,8 @@ fn told(lines: &[KubeletLine], entries: &[Entry]) -> KubeletStory {
 
 fn told_of(lines: &[KubeletLine], story: &Story) -> KubeletStory {
     let mut told = KubeletStory::default();
-    told.add(&reading(lines), &VolumeTerms::of(story), story);
+    let terms = VolumeTerms::of(story, &Search::default());
+    told.tell(&[reading(lines)], Evidence { story, terms: &terms, disks: lines });
     told
 }
 
@@ -84,7 +88,10 @@ fn another_process_is_a_restart_and_two_that_write_in_turn_are_none() {
 fn what_follows_is_concluded_and_nothing_else() {
     let start = line(100, 9, Shows::Start, "Started kubelet");
     let failure = |at| line(at, 9, Shows::ApiFailure, "net/http: request canceled");
-    let count = |lines: &[KubeletLine], entry: Entry| told(lines, &[entry]).after_restart.len();
+    let count = |lines: &[KubeletLine], entry: Entry| {
+        let told = told(lines, &[entry]);
+        told.tear_downs.iter().filter(|one| one.is_remarkable()).count()
+    };
     let outage = [start.clone(), failure(105)];
     let unmount = |by| call(110, "unmount", by, Ending::Done);
     assert_eq!(count(&outage, unmount("kubelet")), 1);
@@ -102,7 +109,7 @@ fn what_follows_is_concluded_and_nothing_else() {
     assert_eq!(count(from_ref(&start), unmount("kubelet")), 0, "an ordinary deletion");
     assert_eq!(count(from_ref(&start), call(110, "detach", "kubelet", Ending::Refused)), 1);
     let let_go = "let go of shop/orders-0's folder: the pod keeps the volume".to_owned();
-    let found = told(&[start], &[Entry { text: let_go, ..unmount("kubelet") }]).after_restart;
+    let found = told(&[start], &[Entry { text: let_go, ..unmount("kubelet") }]).tear_downs;
     assert_eq!(found[0].kept_by.as_deref(), Some("shop/orders-0"));
     let sentence = found[0].sentence();
     assert!(sentence.starts_with("kubelet called unmount for pv-1 at "), "{sentence}");
@@ -114,8 +121,8 @@ fn what_follows_is_concluded_and_nothing_else() {
         call(125, "unmountdevice", "kubelet", Ending::Refused),
     ];
     let told = told(&outage, &many);
-    assert_eq!(told.after_restart.len(), 1);
-    let sentence = told.after_restart[0].sentence();
+    assert_eq!(told.tear_downs.len(), 1);
+    let sentence = told.tear_downs[0].sentence();
     assert!(sentence.contains("called unmount and unmountdevice for pv-1"), "{sentence}");
     assert!(
         sentence.contains(" (unmountdevice: refused). It had started 10 s before"),
@@ -132,7 +139,8 @@ fn an_outage_of_many_minutes_is_looked_back_over() {
         let failures = failures.iter().map(|at| line(*at, 9, Shows::ApiFailure, "x"));
         let start = line(100, 9, Shows::Start, "Started kubelet");
         let lines: Vec<_> = [start].into_iter().chain(failures).collect();
-        told(&lines, &[unmount(at)]).after_restart.len()
+        let told = told(&lines, &[unmount(at)]);
+        told.tear_downs.iter().filter(|one| one.is_remarkable()).count()
     };
     assert_eq!(count(&[110, 400, 690, 980], 1270), 1);
     assert_eq!(count(&[110, 400, 690], 1270), 0, "they had ended long before");
@@ -147,7 +155,7 @@ fn an_outage_of_many_minutes_is_looked_back_over() {
         line(590, 9, Shows::ApiFailure, "x"),
     ];
     let told = told(&lines, &[unmount(700)]);
-    assert_eq!(told.after_restart[0].start_ms, ZERO + 300_000);
+    assert_eq!(told.tear_downs[0].start_ms, Some(ZERO + 300_000));
     // Its row is there, and none of what was long before.
     let starts = told.rows.iter().filter(|row| row.kind.as_deref() == Some("start"));
     let starts: Vec<_> = starts.map(|row| row.at).collect();
@@ -164,7 +172,7 @@ fn a_pod_that_was_deleted_is_no_fault_of_the_restart() {
     );
     let sentence = |at, words: &str| {
         let told = told(&[&start[..], &[said(at, words)]].concat(), from_ref(&unmount));
-        told.after_restart[0].sentence()
+        told.tear_downs[0].sentence()
     };
     let by_name = "\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/orders-0\"]";
     let by_uid = format!("SyncLoop (REMOVE, \"api\"): \"x_y({UID})\"");
@@ -191,7 +199,36 @@ fn a_pod_that_was_deleted_is_no_fault_of_the_restart() {
     let detach = Entry { pod: None, ..call(200, "detach", "kubelet", Ending::Done) };
     let lines = [&start[..], &[said(150, by_name)]].concat();
     let story = told(&lines, &[call(10, "mount", "kubelet", Ending::Done), detach]);
-    assert_eq!(story.after_restart[0].deleted_ms, Some(ZERO + 150_000));
+    assert_eq!(story.tear_downs[0].deleted_ms, Some(ZERO + 150_000));
+}
+
+#[test]
+fn without_a_cause_the_last_tear_down_is_told_of() {
+    let told = |lines: &[KubeletLine], entries: &[Entry]| {
+        let told = told(lines, entries);
+        assert_eq!(told.tear_downs.len(), 1);
+        told.tear_downs[0].sentence()
+    };
+    let detach = |second, by, ending| call(second, "detach", by, ending);
+    let early = detach(1000, "kubelet", Ending::Refused);
+    let sentence = told(&[], &[early.clone(), detach(9000, "kubelet", Ending::Done)]);
+    assert!(!sentence.contains("refused"), "{sentence}");
+    // A person who tried it too is not who began.
+    let sentence = told(&[], &[early, detach(1100, "bash", Ending::Refused)]);
+    assert!(sentence.starts_with("kubelet called detach for pv-1 at "), "{sentence}");
+    assert!(
+        told(&[], &[detach(1100, "kube-controller", Ending::Done)])
+            .starts_with("the controller-manager called")
+    );
+    // The pod of an earlier mount is another one.
+    let deleted =
+        |second| said(second, "\"SyncLoop DELETE\" source=\"api\" pods=[\"shop/orders-0\"]");
+    let entries =
+        [call(500, "mount", "kubelet", Ending::Done), detach(1000, "kubelet", Ending::Done)];
+    for (second, is_told) in [(400, false), (600, true)] {
+        let lines = [deleted(second), said(2000, "x")];
+        assert_eq!(told(&lines, &entries).contains("had been deleted"), is_told, "{second}");
+    }
 }
 
 #[test]
@@ -210,15 +247,20 @@ fn the_claim_and_the_disks_are_named() {
     let entries = [disk(1, "vdb"), disk(2, "vdc"), unmount.clone(), disk(300, "vdd")];
     let start = line(190, 9, Shows::Start, "Started kubelet");
     let sentence = |lines: &[KubeletLine]| {
-        told(&[from_ref(&start), lines].concat(), &entries).after_restart[0].sentence()
+        told(&[from_ref(&start), lines].concat(), &entries).tear_downs[0].sentence()
     };
-    let text = sentence(&[claim(195, "shop/data-orders-0"), claim(210, "shop/data-orders-0")]);
-    let words = ", and could not read the claim shop/data-orders-0 from the API server (2 lines, the first at ";
-    assert!(text.contains(words), "{text}");
+    let early = KubeletLine { at: ZERO - 600_000, ..said(0, "about nothing") };
+    let claims = [195, 210].map(|at| claim(at, "shop/data-orders-0"));
+    let text = sentence(&[&[early][..], &claims].concat());
+    for words in [
+        ", and could not read the claim shop/data-orders-0 from the API server (1 line before and 1 after, the first at ",
+        ": 1 line before and 1 after the tear-down. The disk was vdc until then, and is vdd since ",
+    ] {
+        assert!(text.contains(words) && !text.contains("at least"), "{text}");
+    }
+    let text = sentence(&claims);
     assert!(
-        text.contains(
-            ": 1 line before the tear-down. The disk was vdc until then, and is vdd since "
-        ),
+        text.contains(" since at least ") && text.contains(" (not read further back)"),
         "{text}"
     );
     let many: Vec<_> = (0..9).map(|nth| claim(191, &format!("shop/claim-{nth}"))).collect();
@@ -233,7 +275,7 @@ fn the_claim_and_the_disks_are_named() {
     }
     let same = [disk(2, "vdc"), unmount, disk(300, "vdc")];
     let told = told(&[start.clone(), claim(195, "shop/data")], &same);
-    assert!(told.after_restart[0].disks.is_none());
+    assert!(told.tear_downs[0].disks.is_none());
 }
 
 /// At 391468d nothing of kubelet's was looked for without a line of our own.
@@ -262,9 +304,9 @@ fn the_words_of_an_older_driver_and_of_kubelet_are_enough() {
             ..Story::default()
         };
         let told = told_of(&lines, &story);
-        assert_eq!(told.after_restart.len(), 1, "{:?}", told.after_restart);
-        let sentence = told.after_restart[0].sentence();
-        let words = "By its own log, kubelet called unmount and detach for pv-1 at";
+        assert_eq!(told.tear_downs.len(), 1, "{:?}", told.tear_downs);
+        let sentence = told.tear_downs[0].sentence();
+        let words = "According to kubelet's log, kubelet called unmount and detach for pv-1 at";
         assert!(sentence.starts_with(words), "{sentence}");
         // The pod's other volume comes after this one.
         assert_eq!(told.rows.iter().filter(|row| row.kind.as_deref() == Some("volume")).count(), 3);
@@ -272,8 +314,8 @@ fn the_words_of_an_older_driver_and_of_kubelet_are_enough() {
     // Where our log has the call, it is no word of kubelet's alone.
     let entries = [call(110, "unmount", "kubelet", Ending::Done)];
     let story = told(&lines, &entries);
-    assert_eq!(story.after_restart[0].ops, ["unmount", "detach"]);
-    assert!(!story.after_restart[0].is_its_word);
+    assert_eq!(story.tear_downs[0].ops, ["unmount", "detach"]);
+    assert!(!story.tear_downs[0].is_its_word);
     for (text, moment) in [
         ("2001-09-09T01:46:40Z  INFO verb{}: x", Some(1_000_000_000_000)),
         ("2001-09-09T01:46:40.250000Z x", Some(1_000_000_000_250)),
@@ -306,9 +348,9 @@ fn of_many_tear_downs_the_newest_are_told_of() {
     };
     let entries: Vec<_> = (0..30).map(of).collect();
     let mut told = told(&outage, &entries);
-    told.after_restart.sort_by_key(|one| one.called_ms);
+    told.tear_downs.sort_by_key(|one| one.called_ms);
     let all = told.conclusions();
-    assert_eq!((told.after_restart.len(), all.len()), (30, TOLD + 1));
+    assert_eq!((told.tear_downs.len(), all.len()), (30, TOLD + 1));
     assert!(
         all[TOLD - 1].contains("called detach for v-29 at") && all[TOLD].contains("20 more"),
         "{all:?}"

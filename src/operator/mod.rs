@@ -1,7 +1,6 @@
 //! The face that people see: verbs that answer text.
 
 mod acting;
-mod after_restart;
 mod configured;
 mod doctor;
 mod explain;
@@ -11,7 +10,9 @@ mod history;
 mod holders;
 mod journal;
 mod kernel_story;
+mod kubelet_search;
 mod kubelet_story;
+mod kubelet_words;
 pub mod local;
 mod naming;
 mod node;
@@ -23,6 +24,7 @@ mod rows;
 mod status;
 mod sweep;
 mod switched;
+mod tear_downs;
 mod terminal;
 pub mod timeline;
 mod views;
@@ -104,13 +106,17 @@ fn needs_root(verb: &Verb) -> bool {
     }
 }
 
+/// The command as it was typed.
+fn as_typed() -> String {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    ["disk".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
 /// Does what the verb says, and speaks on the stage; answers the exit status.
 pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
     if needs_root(&verb) && !machine::is_root() {
-        // As it was typed: a word that was left out here could do more than was asked for.
-        let words: Vec<_> = std::env::args_os().skip(1).collect();
-        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-        return Err(Error::bad_call(format!("this needs root: sudo disk {}", words.join(" "))));
+        // A word that was left out here could do more than was asked for.
+        return Err(Error::bad_call(format!("this needs root: sudo {}", as_typed())));
     }
     let text = match verb {
         Verb::Look(verb) => return views::run(&verb, stage),

@@ -1,54 +1,66 @@
-//! Who tore down a volume after a start of kubelet, and why: what our own log and kubelet's show together.
+//! Who tore down a volume, and why: what our own log and kubelet's show together.
 
 use super::journal::Story;
 use super::kubelet_story::{
-    AFTER, BEFORE, KubeletReading, KubeletStart, LONG_BEFORE, VolumeTerms, is_named,
+    AFTER, BEFORE, KubeletReading, KubeletStart, LONG_BEFORE, VolumeTerms, is_named, what_to_type,
 };
+use super::kubelet_words::{disk, tear_down};
 use super::timeline::{Ending, Entry, KERNEL, lets_go};
 use crate::host::zone::LOCAL;
 use crate::model::report::kubelet_line::{KubeletLine, Shows};
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// So many claims are named.
 const CLAIMS: usize = 3;
 
-/// How kubelet begins to tear down a volume, and the call that it makes then.
-const TEAR_DOWNS: [(&str, &str); 3] =
-    [("UnmountVolume", "unmount"), ("UnmountDevice", "unmountdevice"), ("DetachVolume", "detach")];
-
 /// The processes in which kubelet runs.
 const PROCESSES: [&str; 5] = ["kubelet", "hyperkube", "k3s", "rke2", "microk8s"];
 
-/// The tear-down of a volume that kubelet called after its start.
+/// kubelet, as a caller is called.
+const KUBELET: &str = "kubelet";
+
+/// Calls to tear down a volume that one caller made at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub(super) struct AfterRestart {
-    pub(super) start_ms: Millis,
-    /// Whether the log shows that it ran before.
-    is_restart: bool,
+pub(super) struct TornDown {
     pub(super) called_ms: Millis,
+    /// Who called, where it is known.
+    caller: Option<String>,
+    /// Whether only kubelet's log says so.
+    pub(super) is_its_word: bool,
     /// The calls, in their order.
     pub(super) ops: Vec<String>,
     refused: Vec<String>,
-    /// Whether only kubelet's log says so.
-    pub(super) is_its_word: bool,
     volume: String,
     name: Option<String>,
     /// The pod that kept the volume, by our own log.
     pub(super) kept_by: Option<String>,
+    /// The start of kubelet that this followed.
+    pub(super) start_ms: Option<Millis>,
+    /// Whether the log shows that it ran before.
+    is_restart: bool,
+    /// How often it started while the API server could not be reached, and when first.
+    starts: usize,
+    first_start_ms: Millis,
     /// When the pod was deleted through the API server, by kubelet's log.
     pub(super) deleted_ms: Option<Millis>,
     /// The claims that kubelet could not read.
     claims: Vec<String>,
-    claim_lines: usize,
+    /// How many lines say so before the first call, and how many after it.
+    claim_lines: (usize, usize),
     claim_from_ms: Millis,
-    /// The lines before the first call that say that the API server could not be reached.
-    api_failures: usize,
+    /// The lines before the first call that say that the API server could not be reached, and those after it.
+    pub(super) api_failures: usize,
+    api_failures_after: usize,
     api_from_ms: Millis,
+    /// Whether kubelet's log shows that they began then, and not before.
+    is_api_begin_known: bool,
     /// The disk before it and the one after it, where they differ, and since when.
     pub(super) disks: Option<(String, String, Millis)>,
+    /// Since when kubelet's log was read; nothing if what was read does not cover the first call.
+    log_from_ms: Option<Millis>,
 }
 
 /// A call to tear down a volume.
@@ -59,153 +71,239 @@ struct Call {
     op: String,
     volume: String,
     pod: Option<String>,
+    caller: Option<String>,
     is_refused: bool,
     lets_go: bool,
-    /// Whether only kubelet's log has it.
+    /// Whether only kubelet's log has the caller.
     is_its_word: bool,
 }
 
-impl AfterRestart {
-    /// The tear-downs that kubelet called after it was started: those that were refused, or that took nothing
-    /// from their pod, and those before which requests to the API server failed.
-    pub(super) fn all(
-        story: &Story,
-        reading: &KubeletReading,
-        starts: &[KubeletStart],
-        terms: &VolumeTerms,
-    ) -> Vec<Self> {
-        let failures = reading.lines.iter().filter(|line| line.shows == Shows::ApiFailure);
-        let failures: Vec<_> = failures.map(|line| line.at).collect();
-        let calls = calls(story, reading, terms);
-        let mut groups: BTreeMap<(Millis, &str), (KubeletStart, Vec<&Call>)> = BTreeMap::new();
-        for call in &calls {
-            let start = starts.iter().rev().find(|start| start.at <= call.at);
-            if let Some(start) = start.filter(|start| follows(start.at, call.at, &failures)) {
-                let group = groups.entry((start.at, &call.volume)).or_insert((*start, Vec::new()));
-                group.1.push(call);
+/// What a reading is judged by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Evidence<'a> {
+    pub(super) story: &'a Story,
+    pub(super) terms: &'a VolumeTerms,
+    /// Lines of kubelet's that name a disk of a volume, whenever that was.
+    pub(super) disks: &'a [KubeletLine],
+}
+
+impl TornDown {
+    /// The tear-downs in the time of a reading.
+    pub(super) fn all(evidence: Evidence<'_>, reading: &KubeletReading) -> Vec<Self> {
+        let starts = reading.starts();
+        let failures: Vec<_> = reading.all(Shows::ApiFailure).map(|line| line.at).collect();
+        let mut groups: Vec<(Option<KubeletStart>, Vec<Call>)> = Vec::new();
+        for call in calls(evidence, reading) {
+            let start = starts.iter().rev().find(|start| start.at <= call.at).copied();
+            let start = start.filter(|start| {
+                call.caller.as_deref() == Some(KUBELET) && follows(start.at, call.at, &failures)
+            });
+            let goes_on = |(of, calls): &&mut (Option<KubeletStart>, Vec<Call>)| {
+                let last = calls.iter().map(|call| call.until).max().unwrap_or_default();
+                *of == start
+                    && (&calls[0].volume, &calls[0].caller) == (&call.volume, &call.caller)
+                    && (start.is_some() || call.at <= last + BEFORE)
+            };
+            match groups.iter_mut().rev().find(goes_on) {
+                Some((_, calls)) => calls.push(call),
+                None => groups.push((start, vec![call])),
             }
         }
-        let concluded = groups.into_values().filter_map(|(start, calls)| {
-            let begin = calls[0].at;
-            let since = start.at.saturating_sub(BEFORE);
-            let before: Vec<_> =
-                failures.iter().filter(|at| (since..=begin).contains(*at)).copied().collect();
-            let is_odd = |call: &&Call| call.is_refused || call.lets_go;
-            if before.is_empty() && !calls.iter().any(is_odd) {
-                return None;
+        let all = groups.into_iter();
+        all.map(|(start, calls)| Self::of(evidence, reading, start, &calls, &failures)).collect()
+    }
+
+    fn of(
+        evidence: Evidence<'_>,
+        reading: &KubeletReading,
+        start: Option<KubeletStart>,
+        calls: &[Call],
+        failures: &[Millis],
+    ) -> Self {
+        let Evidence { story, terms, .. } = evidence;
+        let begin = calls[0].at;
+        let volume = &calls[0].volume;
+        let outage = start.map(|start| outage(failures, start.at, begin)).unwrap_or_default();
+        let api_from_ms = outage.first().copied().unwrap_or_default();
+        let (before, after) = outage.iter().partition::<Vec<Millis>, _>(|at| **at <= begin);
+        let since = start.map_or(begin, |start| start.at);
+        let since = since.min(outage.first().copied().unwrap_or(since));
+        let within = reading.starts().into_iter().filter(|one| (since..=begin).contains(&one.at));
+        let within: Vec<_> = within.collect();
+        let pods: BTreeSet<_> = calls.iter().filter_map(|call| call.pod.clone()).collect();
+        let words: Vec<String> = pods.iter().flat_map(|pod| story.words_of(pod)).collect();
+        let is_of_pod = |line: &&KubeletLine| {
+            if words.is_empty() {
+                return terms.find(&line.text).is_some_and(|term| term.volume == *volume);
             }
-            let ops = |is_asked: fn(&Call) -> bool| {
-                let mut ops: Vec<String> = Vec::new();
-                for call in calls.iter().filter(|call| is_asked(call)) {
-                    if !ops.contains(&call.op) {
-                        ops.push(call.op.clone());
-                    }
-                }
-                ops
-            };
-            let volume = &calls[0].volume;
-            let entries =
-                || story.entries.iter().filter(|entry| entry.volume.as_ref() == Some(volume));
-            let pods: BTreeSet<_> = calls.iter().filter_map(|call| call.pod.clone()).collect();
-            let words: Vec<String> = pods.iter().flat_map(|pod| story.words_of(pod)).collect();
-            let is_of_pod = |line: &&KubeletLine| {
-                if words.is_empty() {
-                    return terms.find(&line.text).is_some_and(|term| term.volume == *volume);
-                }
-                words.iter().any(|word| is_named(&line.text, word))
-            };
-            let lines = || reading.lines.iter().filter(move |line| line.at >= start.at);
-            let deleted = lines().filter(|line| line.at <= begin && line.is_deletion());
-            let deleted_ms = deleted.filter(is_of_pod).map(|line| line.at).next();
-            let claims = lines().filter(|line| line.at <= begin + AFTER).filter(is_of_pod);
-            let claims: Vec<_> =
-                claims.filter_map(|line| Some((line.at, line.unread_claim()?))).collect();
-            // What was said later is no cause.
-            let claims = if claims.first().is_some_and(|(at, _)| *at <= begin) {
-                claims
-            } else {
-                Vec::new()
-            };
-            let names: BTreeSet<_> = claims.iter().map(|(_, claim)| (*claim).to_owned()).collect();
-            let disks =
-                entries().filter(|entry| entry.op != KERNEL && entry.ending == Ending::Done);
-            let disks = disks.filter_map(|entry| Some((entry.at, entry.disk.clone()?)));
-            let (was, is): (Vec<_>, Vec<_>) = disks.partition(|(at, _)| *at < begin);
-            let disks = was.into_iter().next_back().zip(is.into_iter().next());
-            let disks = disks.filter(|_| !calls.iter().any(is_odd));
-            Some(Self {
-                start_ms: start.at,
-                is_restart: start.is_restart,
-                called_ms: begin,
-                ops: ops(|_| true),
-                refused: ops(|call| call.is_refused),
-                is_its_word: calls.iter().all(|call| call.is_its_word),
-                volume: volume.clone(),
-                name: entries().find_map(|entry| entry.name.clone()),
-                kept_by: calls.iter().find(|call| call.lets_go).and_then(|call| call.pod.clone()),
-                deleted_ms,
-                claim_lines: claims.len(),
-                claim_from_ms: claims.first().map_or(0, |(at, _)| *at),
-                claims: names.into_iter().take(CLAIMS).collect(),
-                api_failures: before.len(),
-                api_from_ms: before.first().copied().unwrap_or_default(),
-                disks: disks
-                    .map(|((_, was), (at, is))| (was, is, at))
-                    .filter(|(was, is, _)| was != is),
-            })
+            words.iter().any(|word| is_named(&line.text, word))
+        };
+        // A pod that was deleted before this mount is another one.
+        let mounts = story.entries.iter().filter(|entry| {
+            entry.op == "mount" && entry.volume.as_ref() == Some(volume) && entry.at < begin
         });
-        concluded.collect()
+        let hour =
+            || mounts.map(|entry| entry.at).max().max(Some(begin.saturating_sub(LONG_BEFORE)));
+        let from = start.map(|start| start.at).or_else(hour).unwrap_or_default();
+        let lines = || reading.lines.iter().filter(move |line| line.at >= from);
+        let deleted = lines().filter(|line| line.at <= begin && line.is_deletion());
+        let deleted_ms = deleted.filter(is_of_pod).map(|line| line.at).next_back();
+        let claims = lines().filter(|line| line.at <= begin + AFTER).filter(is_of_pod);
+        let claims: Vec<_> =
+            claims.filter_map(|line| Some((line.at, line.unread_claim()?))).collect();
+        // What was said later is no cause.
+        let is_cause = claims.first().is_some_and(|(at, _)| *at <= begin);
+        let claims = if is_cause { claims } else { Vec::new() };
+        let names: BTreeSet<_> = claims.iter().map(|(_, claim)| (*claim).to_owned()).collect();
+        let claims_before = claims.iter().filter(|(at, _)| *at <= begin).count();
+        let is_odd = calls.iter().any(|call| call.is_refused || call.lets_go);
+        let name =
+            |entry: &Entry| entry.name.clone().filter(|_| entry.volume.as_ref() == Some(volume));
+        Self {
+            called_ms: begin,
+            caller: calls[0].caller.clone(),
+            is_its_word: calls.iter().all(|call| call.is_its_word),
+            ops: distinct(calls.iter()),
+            refused: distinct(calls.iter().filter(|call| call.is_refused)),
+            volume: volume.clone(),
+            name: story.entries.iter().chain(&story.earlier).find_map(name),
+            kept_by: calls.iter().find(|call| call.lets_go).and_then(|call| call.pod.clone()),
+            start_ms: start.map(|start| start.at),
+            is_restart: start.is_some_and(|start| start.is_restart),
+            starts: within.len(),
+            first_start_ms: within.first().map_or(0, |start| start.at),
+            deleted_ms,
+            claim_lines: (claims_before, claims.len() - claims_before),
+            claim_from_ms: claims.first().map_or(0, |(at, _)| *at),
+            claims: names.into_iter().take(CLAIMS).collect(),
+            api_failures: before.len(),
+            api_failures_after: after.len(),
+            api_from_ms,
+            is_api_begin_known: reading.first().is_some_and(|at| at + BEFORE < api_from_ms),
+            disks: if is_odd { None } else { disks(evidence, volume, begin) },
+            log_from_ms: reading
+                .first()
+                .filter(|from| *from <= begin && reading.last().is_some_and(|last| last >= begin)),
+        }
+    }
+
+    /// Whether it is told of however many there are: after a start of kubelet requests to the API server failed,
+    /// or it was refused, or took nothing from its pod.
+    pub(super) fn is_remarkable(&self) -> bool {
+        self.start_ms.is_some() && (self.api_failures > 0 || self.is_odd())
+    }
+
+    /// The last one; of several callers at that time kubelet, if it was refused or the pod kept the volume.
+    pub(super) fn last_of(all: Vec<Self>) -> Option<Self> {
+        let last = all.iter().map(|one| one.called_ms).max()?;
+        let at_last = all.into_iter().filter(|one| one.called_ms + BEFORE >= last);
+        at_last.max_by_key(|one| {
+            let is_of_kubelet = one.caller.as_deref().is_none_or(|caller| caller == KUBELET);
+            (one.is_odd() && is_of_kubelet, one.called_ms)
+        })
+    }
+
+    fn is_odd(&self) -> bool {
+        !self.refused.is_empty() || self.kept_by.is_some()
+    }
+
+    /// From when on kubelet's lines belong to it.
+    pub(super) fn shown_from(&self) -> Option<Millis> {
+        let from = self.start_ms?.saturating_sub(BEFORE);
+        Some(if self.api_failures > 0 { from.min(self.api_from_ms) } else { from })
     }
 
     pub(super) fn sentence(&self) -> String {
-        let clock = |at| timestamp::clock(LOCAL.shown(at));
-        let its_word = if self.is_its_word { "By its own log, " } else { "" };
         let refused = match &self.refused[..] {
             [] => String::new(),
             [one] if self.ops.len() == 1 && self.ops[0] == *one => " (refused)".to_owned(),
             refused => format!(" ({}: refused)", listed(refused)),
         };
         let kept = self.kept_by.as_ref().map(|pod| format!(", while {pod} was still using it"));
-        let mut text = format!(
-            "{its_word}kubelet called {} for {} at {} {}{refused}{}.",
+        let what = format!(
+            "{} for {} at {} {}{refused}{}",
             listed(&self.ops),
             self.name.as_ref().unwrap_or(&self.volume),
             timestamp::day(LOCAL.shown(self.called_ms)),
             clock(self.called_ms),
             kept.unwrap_or_default(),
         );
-        if let Some(deleted) = self.deleted_ms {
-            text += &format!(" The pod had been deleted through the API at {}.", clock(deleted));
-            return text;
+        let not_found = || format!("kubelet's log of that time was not found; {}", what_to_type());
+        match (self.caller.as_deref(), self.log_from_ms) {
+            (None, None) => format!("Who called {what} is not known: {}.", not_found()),
+            (None, Some(_)) => format!(
+                "Who called {what} is not known: kubelet's log covers that time, and does not show that kubelet called it."
+            ),
+            (Some(KUBELET), log) => {
+                let its_word = if self.is_its_word { "According to kubelet's log, " } else { "" };
+                let why = match (self.start_ms, log) {
+                    _ if self.deleted_ms.is_some() => self.of_the_pod(),
+                    (Some(start), _) => self.of_the_start(start),
+                    (None, Some(from)) => format!(
+                        " Its log shows neither a restart that this followed nor that the pod was deleted through the API; it was read from {} on.",
+                        clock(from)
+                    ),
+                    (None, None) => format!(" Why is not known: {}.", not_found()),
+                };
+                let disks = self.disks.as_ref().map(|(was, is, at)| {
+                    format!(" The disk was {was} until then, and is {is} since {}.", clock(*at))
+                });
+                format!("{its_word}kubelet called {what}.{why}{}", disks.unwrap_or_default())
+            }
+            (Some(caller), _) => format!("{caller} called {what}."),
         }
-        text += &format!(
+    }
+
+    fn of_the_pod(&self) -> String {
+        let deleted = self.deleted_ms.map(clock).unwrap_or_default();
+        format!(" The pod had been deleted through the API at {deleted}.")
+    }
+
+    fn of_the_start(&self, start: Millis) -> String {
+        let mut text = format!(
             " It had {} {} before, at {}",
             if self.is_restart { "restarted" } else { "started" },
-            timestamp::duration(self.called_ms - self.start_ms),
-            clock(self.start_ms),
+            timestamp::duration(self.called_ms - start),
+            clock(start),
         );
+        if self.starts > 1 {
+            let first = clock(self.first_start_ms);
+            text += &format!(" ({} starts in this outage, the first at {first})", self.starts);
+        }
         if !self.claims.is_empty() {
             let claim = if self.claims.len() == 1 { "claim" } else { "claims" };
             text += &format!(
                 ", and could not read the {claim} {} from the API server ({}, the first at {})",
                 listed(&self.claims),
-                several(self.claim_lines, "line", "lines"),
+                counted(self.claim_lines),
                 clock(self.claim_from_ms)
             );
         }
         text += ".";
         if self.api_failures > 0 {
+            let (least, read) = if self.is_api_begin_known {
+                ("", "")
+            } else {
+                ("at least ", " (not read further back)")
+            };
             text += &format!(
-                " Its requests to the API server had failed since {}: {} before the tear-down.",
+                " Its requests to the API server had failed since {least}{}{read}: {} the tear-down.",
                 clock(self.api_from_ms),
-                several(self.api_failures, "line", "lines"),
+                counted((self.api_failures, self.api_failures_after)),
             );
-        }
-        if let Some((was, is, at)) = &self.disks {
-            text += &format!(" The disk was {was} until then, and is {is} since {}.", clock(*at));
         }
         text
     }
+}
+
+fn clock(at: Millis) -> String {
+    timestamp::clock(LOCAL.shown(at))
+}
+
+/// `16 lines before`, `1 line before and 7 after`.
+fn counted((before, after): (usize, usize)) -> String {
+    let after = if after > 0 { format!(" and {after} after") } else { String::new() };
+    format!("{} before{after}", several(before, "line", "lines"))
 }
 
 /// `a`, `a and b`, `a, b and c`.
@@ -216,53 +314,80 @@ fn listed(words: &[String]) -> String {
     }
 }
 
+fn distinct<'a>(calls: impl Iterator<Item = &'a Call>) -> Vec<String> {
+    let mut ops: Vec<String> = Vec::new();
+    for call in calls.filter(|call| !call.op.is_empty()) {
+        if !ops.contains(&call.op) {
+            ops.push(call.op.clone());
+        }
+    }
+    ops
+}
+
 /// Whether it is kubelet's call, or another's, to tear down a volume.
 pub(super) fn is_tear_down(entry: &Entry) -> bool {
     !entry.is_persons && matches!(entry.op.as_str(), "unmount" | "unmountdevice" | "detach")
 }
 
-/// The call that kubelet makes next to tear down a volume, by its own words.
-fn tear_down(line: &KubeletLine) -> Option<&'static str> {
-    let words = line.words()?.strip_prefix("operationExecutor.")?;
-    let is_said = |(name, _): &&(&str, &str)| {
-        words.strip_prefix(name).is_some_and(|rest| rest.starts_with(" started for volume "))
-    };
-    TEAR_DOWNS.iter().find(is_said).map(|(_, op)| *op)
+/// Who called: the kernel cuts the names of processes.
+pub(super) fn caller(entry: &Entry) -> Option<String> {
+    let by = entry.by.as_deref().filter(|by| !matches!(*by, "" | "?"))?;
+    Some(match by {
+        _ if PROCESSES.iter().any(|name| by.starts_with(name)) => KUBELET.to_owned(),
+        _ if by.starts_with("kube-controller") => "the controller-manager".to_owned(),
+        _ => by.to_owned(),
+    })
 }
 
-/// The tear-downs that kubelet called: by our own log, and those that only its log has.
-fn calls(story: &Story, reading: &KubeletReading, terms: &VolumeTerms) -> Vec<Call> {
-    let by_kubelet = |entry: &&Entry| {
-        let by = entry.by.as_deref().unwrap_or_default();
-        is_tear_down(entry) && PROCESSES.iter().any(|name| by.starts_with(name))
-    };
-    let ours = story.entries.iter().filter(by_kubelet).filter_map(|entry| {
+/// The calls in the time of a reading: by our own log, by an older driver's, and those that only kubelet's has.
+fn calls(Evidence { story, terms, .. }: Evidence<'_>, reading: &KubeletReading) -> Vec<Call> {
+    let ours = story.entries.iter();
+    let ours = ours.filter(|entry| reading.covers(entry.at) && is_tear_down(entry));
+    let ours = ours.filter_map(|entry| {
         Some(Call {
             at: entry.at,
             until: entry.until.unwrap_or(entry.at),
             op: entry.op.clone(),
             volume: entry.volume.clone()?,
             pod: entry.pod.clone(),
+            caller: caller(entry),
             is_refused: entry.ending == Ending::Refused,
             lets_go: lets_go(entry),
             is_its_word: false,
         })
     });
-    let ours: Vec<Call> = ours.collect();
-    let theirs = reading.lines.iter().filter_map(|line| {
-        let op = tear_down(line)?;
-        let term = terms.find(&line.text).filter(|term| !term.is_pods)?;
-        let is_ours = |call: &Call| {
-            let span = call.at.saturating_sub(AFTER)..=call.until + AFTER;
-            call.op == op && call.volume == term.volume && span.contains(&line.at)
-        };
+    let said = |at, op: &str, text: &str| {
+        let term = terms.find(text)?;
         let (op, volume) = (op.to_owned(), term.volume.clone());
-        let (at, is_its_word) = (line.at, true);
-        let call = Call { at, until: at, op, volume, is_its_word, ..Call::default() };
-        (!ours.iter().any(is_ours)).then_some(call)
-    });
-    let theirs: Vec<Call> = theirs.collect();
-    let mut all = [ours, theirs].concat();
+        let call = Call { at, until: at, op, volume, ..Call::default() };
+        (!term.is_pods).then_some(call)
+    };
+    let is_same = |known: &Call, call: &Call| {
+        let span = known.at.saturating_sub(AFTER)..=known.until + AFTER;
+        known.op == call.op && known.volume == call.volume && span.contains(&call.at)
+    };
+    let mut all: Vec<Call> = ours.collect();
+    let older = story.older.iter();
+    for call in older.filter_map(|of| said(of.moment()?, of.tear_down()?, &of.line)) {
+        if reading.covers(call.at) && !all.iter().any(|known| is_same(known, &call)) {
+            all.push(call);
+        }
+    }
+    let theirs = reading.lines.iter();
+    for call in theirs.filter_map(|line| said(line.at, tear_down(line)?, &line.text)) {
+        let by_kubelet =
+            |call| Call { caller: Some(KUBELET.to_owned()), is_its_word: true, ..call };
+        let mut is_new = true;
+        for known in all.iter_mut().filter(|known| is_same(known, &call)) {
+            is_new = false;
+            if known.caller.is_none() {
+                *known = by_kubelet(known.clone());
+            }
+        }
+        if is_new {
+            all.push(by_kubelet(call));
+        }
+    }
     all.sort_by_key(|call| call.at);
     all
 }
@@ -277,32 +402,42 @@ fn follows(start: Millis, at: Millis, failures: &[Millis]) -> bool {
             .all(|moment| moment - std::mem::replace(&mut last, *moment) <= BEFORE)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The failed requests around a start and a call, back and forth as long as they went on.
+fn outage(failures: &[Millis], start: Millis, at: Millis) -> Vec<Millis> {
+    let (before, after): (Vec<_>, Vec<_>) = failures.iter().partition(|failure| **failure <= at);
+    let goes_on = |from: Millis| {
+        let mut last = from;
+        move |moment: &Millis| moment.abs_diff(std::mem::replace(&mut last, *moment)) <= BEFORE
+    };
+    let (later, earlier): (Vec<_>, Vec<_>) = before.into_iter().partition(|at| *at >= start);
+    let earlier = earlier.into_iter().rev().take_while(goes_on(start));
+    let earlier: Vec<_> = earlier.collect();
+    let after = after.into_iter().take_while(goes_on(at));
+    earlier.into_iter().rev().chain(later).chain(after).collect()
+}
 
-    /// As kubelet 1.20 and 1.36 write it. What a container printed is quoted behind other words.
-    #[test]
-    fn a_tear_down_is_read_where_kubelet_itself_says_so() {
-        let line = |words: &str| {
-            let text = words.to_owned();
-            KubeletLine { at: 0, process: Some(7), shows: Shows::Nothing, text }
-        };
-        let started = "started for volume \"pv-orders\"";
-        for (words, op) in [
-            (format!("a.go:1] operationExecutor.UnmountVolume {started}"), Some("unmount")),
-            (format!("a.go:1] \"operationExecutor.UnmountDevice {started}"), Some("unmountdevice")),
-            (format!("a.go:1] operationExecutor.DetachVolume {started}"), Some("detach")),
-            (format!("a.go:1] operationExecutor.MountVolume {started}"), None),
-            (format!("a.go:1] operationExecutor.UnmountVolumeX {started}"), None),
-            (format!("a.go:1] probe failed: operationExecutor.DetachVolume {started}"), None),
-            (format!("a.go:1] x] operationExecutor.DetachVolume {started}"), None),
-            (format!("operationExecutor.DetachVolume {started}"), None),
-        ] {
-            assert_eq!(tear_down(&line(&words)), op, "{words}");
-        }
-        let words = "a.go:1] operationExecutor.DetachVolume started for volume \"pv-orders\"";
-        let other = KubeletLine { process: None, ..line(words) };
-        assert_eq!(tear_down(&other), None, "no line of klog");
-    }
+/// The disk of a volume before a moment and the one after it, where they differ, and since when.
+fn disks(
+    Evidence { story, terms, disks }: Evidence<'_>,
+    volume: &str,
+    begin: Millis,
+) -> Option<(String, String, Millis)> {
+    let entries = story.earlier.iter().chain(&story.entries);
+    let ours = entries.filter(|entry| entry.op != KERNEL && entry.ending == Ending::Done);
+    let ours = ours.filter(|entry| entry.volume.as_deref() == Some(volume));
+    let ours = ours.filter_map(|entry| Some((entry.at, entry.disk.clone()?, false)));
+    let is_its = |line: &&KubeletLine| {
+        terms.find(&line.text).is_some_and(|term| !term.is_pods && term.volume == *volume)
+    };
+    let theirs = disks.iter().filter(is_its).filter_map(|line| {
+        let (name, is_old) = disk(line)?;
+        Some((line.at, name.to_owned(), is_old))
+    });
+    let mut all: Vec<_> = ours.chain(theirs).collect();
+    all.sort();
+    let (was, is): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|(at, _, is_old)| *at < begin || *is_old && *at <= begin + AFTER);
+    let (_, was, _) = was.into_iter().next_back()?;
+    let (at, is, _) = is.into_iter().find(|(_, _, is_old)| !is_old)?;
+    (was != is).then_some((was, is, at))
 }

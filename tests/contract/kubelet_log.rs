@@ -12,14 +12,14 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-const ID: &str = "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
-const UID: &str = "4e51a3c2-7b1d-4f6e-9a08-5c3d2e1f0a9b";
-const API: &str = "reflector.go:138] factory.go:134: Failed to watch *v1.Node: failed to list *v1.Node: Get \"https://10.0.0.1:6443/api/v1/nodes\": net/http: request canceled";
+pub const ID: &str = "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5";
+pub const UID: &str = "4e51a3c2-7b1d-4f6e-9a08-5c3d2e1f0a9b";
+pub const API: &str = "reflector.go:138] factory.go:134: Failed to watch *v1.Node: failed to list *v1.Node: Get \"https://10.0.0.1:6443/api/v1/nodes\": net/http: request canceled";
 
 /// What kubelet wrote: so many milliseconds after its restart, which process (1 is systemd), and what.
 fn words() -> Vec<(i64, u32, String)> {
     let mut all = vec![
-        (-90_000, 1234, "kubelet.go:1] SyncLoop (PLEG): about nothing of ours".to_owned()),
+        (-400_000, 1234, "kubelet.go:1] SyncLoop (PLEG): about nothing of ours".to_owned()),
         (0, 1, "Stopped kubelet: The Kubernetes Node Agent.".to_owned()),
         (120, 1, "Started kubelet: The Kubernetes Node Agent.".to_owned()),
         (700, 2345, "server.go:1190] Started kubelet".to_owned()),
@@ -42,13 +42,13 @@ fn words() -> Vec<(i64, u32, String)> {
 }
 
 /// A node on which kubelet restarted at this moment, and unmounted the volume of a pod that runs.
-struct Scene {
-    node: Node,
-    at: Millis,
+pub struct Scene {
+    pub node: Node,
+    pub at: Millis,
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let scene = Self { node: Node::new(), at: (now - 3 * 3600) * 1000 };
         let call = |id: &str, op: &str, after: i64, end: &[Value]| {
@@ -75,16 +75,16 @@ impl Scene {
         scene
     }
 
-    fn after(&self, milliseconds: i64) -> Millis {
+    pub fn after(&self, milliseconds: i64) -> Millis {
         self.at.checked_add_signed(milliseconds).unwrap()
     }
 
     /// As klog writes it, and for systemd's words syslog.
-    fn klog(&self) -> String {
+    pub fn klog(&self) -> String {
         self.klog_of(words())
     }
 
-    fn klog_of(&self, words: Vec<(i64, u32, String)>) -> String {
+    pub fn klog_of(&self, words: Vec<(i64, u32, String)>) -> String {
         let month = |at| timestamp::day(at)[5..].replace('-', "");
         let lines = words.into_iter().map(|(after, process, text)| {
             let at = self.after(after);
@@ -124,14 +124,14 @@ impl Scene {
     }
 
     /// A journalctl that does this.
-    fn program(&self, script: &str) -> PathBuf {
+    pub fn program(&self, script: &str) -> PathBuf {
         let path = self.node.base().join("journalctl");
         fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         path
     }
 
-    fn file(&self, text: &str) -> PathBuf {
+    pub fn file(&self, text: &str) -> PathBuf {
         let path = self.node.base().join("kubelet.log");
         fs::write(&path, text).unwrap();
         path
@@ -146,7 +146,7 @@ impl Scene {
     }
 
     /// What the history says with this file.
-    fn with_file(&self, path: &Path) -> Result<String, String> {
+    pub fn with_file(&self, path: &Path) -> Result<String, String> {
         self.node.verb(&["history", "pv-orders", "--kubelet-log", path.to_str().unwrap()])
     }
 }
@@ -175,7 +175,10 @@ fn says_who(scene: &Scene, text: &str) {
                 clock(8050)
             ),
             " s before, at ",
-            &format!("had failed since {}: 25 lines before the tear-down.", clock(-40_000)),
+            &format!(
+                "had failed since {}: 25 lines before and 12 after the tear-down.",
+                clock(-40_000)
+            ),
             r"pv-orders \u{1b}[2J<script>\u{202e}",
         ],
     );
@@ -227,7 +230,7 @@ fn a_report_has_kubelets_words_and_no_markup_of_theirs() {
 }
 
 /// What kubelet 1.20 wrote of the incident.
-fn incident() -> Vec<(i64, u32, String)> {
+pub fn incident() -> Vec<(i64, u32, String)> {
     let pod = format!("orders-0_shop({UID})");
     let unread = format!(
         "desired_state_of_world_populator.go:350] Error processing volume \"data\" for pod \"{pod}\": error processing PVC shop/data-orders-0: failed to fetch PVC from API server: Get \"https://10.0.0.1:6443/api/v1/namespaces/shop/persistentvolumeclaims/data-orders-0\": context deadline exceeded"
@@ -276,23 +279,26 @@ fn the_log_of_another_makers_driver_is_enough() {
     let name = format!("disk.node-a.root.log.INFO.{}-000000.7812", day(scene.at));
     fs::write(log.join(&name), text.concat()).unwrap();
     let words = [
-        "By its own log, kubelet called unmount, unmountdevice and detach for pv-orders at",
+        "According to kubelet's log, kubelet called unmount, unmountdevice and detach for pv-orders at",
         " It had restarted 3.6 s before, at ",
-        "could not read the claim shop/data-orders-0 from the API server (2 lines, the first at ",
-        ": 21 lines before the tear-down.",
+        "could not read the claim shop/data-orders-0 from the API server (1 line before and 1 after, the first at ",
+        " had failed since at least ",
+        " (not read further back): 21 lines before and 1 after the tear-down.",
         "kubelet a new process; ",
         "kubelet \"operationExecutor.DetachVolume started for volume \"pv-orders\" on node \"node-a\"\"",
     ];
     let told = scene.with_file(&path).unwrap();
-    assert!(told.starts_with("By its own log"), "{told}");
+    assert!(told.starts_with("According to kubelet's log"), "{told}");
     has(&told, &words);
     for name in [&["pv-orders"][..], &[]] {
         let kubelet = ["--text", "--out", "-", "--kubelet-log", path.to_str().unwrap()];
         has(&scene.node.verb(&[&["report"], name, &kubelet[..]].concat()).unwrap(), &words);
     }
-    // Without a moment nothing is looked for, and that is said.
+    // Without a moment a file is searched, and the journal is not.
     fs::write(log.join(&name), "about pv-orders\n").unwrap();
-    has(&scene.with_file(&path).unwrap(), &["! Not seen: kubelet's log was not searched: no line"]);
+    has(&scene.with_file(&path).unwrap(), &words[..2]);
+    let text = scene.node.verb(&["history", "pv-orders"]).unwrap();
+    has(&text, &["! Not seen: kubelet's log was not searched: no line"]);
 }
 
 /// kubelet 1.20 begins a file with each process.
@@ -363,7 +369,7 @@ fn json_has_kubelets_words_under_a_key_of_their_own() {
     let kinds: Vec<_> = rows.iter().map(|row| row["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["api", "stop", "start", "start", "volume", "volume"], "{json}");
     assert_eq!((&rows[0]["count"], &rows[0]["at_ms"]), (&37.into(), &scene.after(-40_000).into()));
-    let found = &json["kubelet"]["after_restart"][0];
+    let found = &json["kubelet"]["tear_downs"][0];
     assert_eq!((&found["ops"], &found["kept_by"]), (&json!(["unmount"]), &"shop/orders-0".into()));
     assert_eq!((&found["is_restart"], &found["api_failures"]), (&true.into(), &25.into()));
 }

@@ -318,7 +318,9 @@ fn a_machine_with_nothing_on_it_says_so() {
     let (text, status) = said(&mut node.command(["history", "pv-1"]));
     assert_eq!(status, 0);
     has(&text, &["vol-1 pv-1", "attached to node-b"]);
-    has(&said(&mut node.command(["history", "vol-2"])).0, &["tells nothing of that"]);
+    let (text, status) = said(&mut node.command(["history", "vol-2"]));
+    assert_eq!(status, 1);
+    has(&text, &["nothing about vol-2 is in the log in ", "paths.log_dir; did you mean vol-1?"]);
     // It is another machine's.
     has(&said(&mut node.command(["status"])).0, &["no volume is on node-a"]);
     has(

@@ -64,3 +64,4 @@ mod terminals;
 mod values_told;
 mod verbs;
 mod walks;
+mod who_triggered;

@@ -9,7 +9,7 @@ use crate::zone::Zone;
 use serde::Deserialize;
 use serde_json::Value;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct KubeletLine {
     /// When it was written.
     pub at: Millis,
@@ -22,7 +22,7 @@ pub struct KubeletLine {
 }
 
 /// What a line shows of kubelet itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shows {
     Start,
     /// It ended.
@@ -46,6 +46,39 @@ impl KubeletLine {
     pub fn is_deletion(&self) -> bool {
         let begins = ["SyncLoop (DELETE", "SyncLoop (REMOVE", "SyncLoop DELETE", "SyncLoop REMOVE"];
         self.words().is_some_and(|words| begins.iter().any(|begin| words.starts_with(begin)))
+    }
+
+    /// The UID of the pod of an operation.
+    #[must_use]
+    pub fn pod_uid(&self) -> Option<&str> {
+        self.quoted("(UID: ").filter(|uid| is_uid(uid))
+    }
+
+    /// A pod's name and UID, where one line has both: `orders-0_shop(4e51…)`, `pod="shop/orders-0" podUID="4e51…"`.
+    #[must_use]
+    pub fn named_pod(&self) -> Option<(String, &str)> {
+        self.process?;
+        if let Some(name) = self.quoted("pod=") {
+            let (_, rest) = self.text.split_once("podUID=")?;
+            let uid = rest.trim_start_matches('"').get(..UID)?;
+            return (is_uid(uid) && name.contains('/')).then(|| (name.to_owned(), uid));
+        }
+        let is_of_name = |sign: char| sign.is_ascii_alphanumeric() || "-._".contains(sign);
+        self.text.match_indices('(').find_map(|(at, _)| {
+            let uid = self.text.get(at + 1..at + 1 + UID).filter(|uid| is_uid(uid))?;
+            let before = &self.text[..at];
+            let name = &before[before.trim_end_matches(is_of_name).len()..];
+            let (name, namespace) = name.split_once('_')?;
+            Some((format!("{namespace}/{name}"), uid))
+        })
+    }
+
+    /// What is in quotation marks, which a structured log escapes, behind these words.
+    #[must_use]
+    pub fn quoted(&self, before: &str) -> Option<&str> {
+        self.process?;
+        let (_, rest) = self.text.split_once(before)?;
+        rest.trim_start_matches('\\').strip_prefix('"')?.split(['"', '\\']).next()
     }
 
     /// The claim of a pod's volume that the API server did not answer for: `shop/data-orders-0`.
@@ -92,7 +125,7 @@ pub fn brief(text: &str) -> String {
 #[must_use]
 pub fn is_uid(text: &str) -> bool {
     let mut bytes = text.bytes().enumerate();
-    text.len() == 36
+    text.len() == UID
         && bytes.all(|(at, byte)| match at {
             8 | 13 | 18 | 23 => byte == b'-',
             _ => byte.is_ascii_hexdigit(),
@@ -143,6 +176,9 @@ const FAILED: [&str; 14] = [
 
 /// What stands before kubelet's words in a line is no longer: a host's name may have 64 characters.
 const LONGEST_PREFIX: usize = 200;
+
+/// How long a UID is.
+const UID: usize = 36;
 
 /// A moment without a year is no later than this after now: clocks differ.
 const AHEAD: Millis = 86_400_000;
@@ -489,6 +525,27 @@ mod tests {
     }
 
     #[test]
+    fn pods_are_read_in_both_ways_of_quoting() {
+        const UID: &str = "4e51a3c2-7b1d-4f6e-9a08-5c3d2e1f0a9b";
+        for words in [format!("x (UID: \"{UID}\") y"), format!("x (UID: \\\"{UID}\\\")")] {
+            assert_eq!(of_process(&format!("a.go:1] {words}")).pod_uid(), Some(UID), "{words}");
+        }
+        let named = Some(("shop/orders-0".to_owned(), UID));
+        for (words, pod) in [
+            (
+                format!("a.go:1] SyncLoop (ADD, \"api\"): \"b_a(x), orders-0_shop({UID})\""),
+                named.clone(),
+            ),
+            (format!("a.go:1] \"Error\" pod=\"shop/orders-0\" podUID=\"{UID}\""), named.clone()),
+            (format!("a.go:1] \"Error\" pod=\"shop/orders-0\" podUID={UID} x"), named),
+            (format!("a.go:1] \"Error\" pod=\"shop/orders-0\" ({UID})"), None),
+            (format!("a.go:1] volume ({UID})"), None),
+        ] {
+            assert_eq!(of_process(&words).named_pod(), pod, "{words}");
+        }
+    }
+
+    #[test]
     fn what_only_kubelet_needs_is_left_out_of_its_words() {
         const UID: &str = "4e51a3c2-7b1d-4f6e-9a08-5c3d2e1f0a9b";
         for (words, left) in [
@@ -544,9 +601,9 @@ mod tests {
             let _ = of_file(&format!("Nov 29 {text}"), EAST, now());
             let _ = of_file(&format!("{text} node-a systemd[1]: x"), EAST, now());
             let _ = of_journal(text.as_bytes());
-            for begin in ["Error processing volume", "&{", "(UID: \""] {
+            for begin in ["Error processing volume", "&{", "(UID: \"", "pod=\"", "podUID=", "_(", "(UID: \\"] {
                 let line = KubeletLine { at: 0, process: Some(1), shows: Shows::Nothing, text: format!("a] {begin}{text}") };
-                let _ = (line.unread_claim(), brief(&line.text));
+                let _ = (line.unread_claim(), brief(&line.text), line.named_pod(), line.pod_uid());
             }
         }
     }

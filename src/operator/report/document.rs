@@ -116,10 +116,11 @@ impl Document {
         for (key, value) in &self.head {
             text += &hanging(&format!("{key:<10} "), value, str::to_owned);
         }
-        text += &format!("\n{}\n{}\n", self.summary(), self.of_the_node());
+        text.push('\n');
         for one in &self.conclusions {
             text += &hanging("", one, str::to_owned);
         }
+        text += &format!("{}\n{}\n", self.summary(), self.of_the_node());
         for section in &self.sections {
             let title = &section.title;
             text += &format!("\n\n{title}\n{}\n\n", "-".repeat(title.chars().count()));

@@ -40,7 +40,7 @@ pub(super) fn gather(
     let config = &configured.config;
     let mut unseen = unseen(configured);
     let findings = doctor::findings(configured);
-    let sight = look(configured, volume, &unseen)?;
+    let sight = look(configured, volume, logs, &unseen)?;
     if let (Some(TypedVolume(typed)), None) = (volume, &sight.meant) {
         unseen.push(format!("which volume {typed} is, so this is about all of them"));
     }
@@ -279,16 +279,17 @@ fn who_had_what(panels: &[Panel]) -> String {
 }
 
 fn story(told: &Told) -> String {
-    if let Some(trouble) = &told.trouble {
-        return hanging("", trouble, str::to_owned);
-    }
     let mut text = String::new();
+    if let Some(trouble) = &told.trouble {
+        text += &hanging("", trouble, str::to_owned);
+    }
     if let Some(left_out) = told.left_out() {
         text += &format!("{left_out}\n\n");
     }
     text += &told.kubelet.opening(PLAIN);
     text += &history::as_written(&told.older, PLAIN);
-    text += &history::text(&told.kubelet.among(&told.entries), PLAIN);
+    let entries = [&told.entries[..], &history::rows_of(&told.older)].concat();
+    text += &history::text(&told.kubelet.among(&entries), PLAIN);
     text += &history::not_read(told.unreadable, PLAIN);
     text += &told.kubelet.closing(PLAIN);
     if text.is_empty() { "the log tells nothing of that time\n".to_owned() } else { text }

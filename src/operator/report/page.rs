@@ -33,11 +33,11 @@ pub(super) fn page(document: &Document) -> String {
          <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<header>\n<h1>{title}</h1>\n",
         policy(),
     );
-    page += &paragraph("summary", &document.summary());
-    page += &paragraph("node", &document.of_the_node());
     for one in &document.conclusions {
         page += &paragraph("node", one);
     }
+    page += &paragraph("summary", &document.summary());
+    page += &paragraph("node", &document.of_the_node());
     page += "</header>\n<main>\n";
     verdicts(document, &mut page);
     contents(document, &mut page);

@@ -2,15 +2,17 @@
 
 use crate::cli::TypedVolume;
 use crate::driver::Context;
+use crate::host::kubelet_log::KubeletLog;
 use crate::model::disk::device::UdevEntry;
-use crate::model::error::Result;
+use crate::model::error::{Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::known_volume::KnownVolume;
 use crate::model::report::health::Health;
 use crate::operator::configured::Configured;
 use crate::operator::holders::{self, Holding};
 use crate::operator::status::{self, Row, Status};
-use crate::operator::{explain, naming};
+use crate::operator::{explain, kubelet_search, naming};
+use std::collections::BTreeSet;
 
 /// So many volumes have all their facts in a report.
 pub(super) const EXPLAINED: usize = 30;
@@ -43,6 +45,7 @@ fn is_row_of(row: &Row, meant: &KnownVolume) -> bool {
 pub(super) fn look(
     configured: &Configured,
     volume: Option<&TypedVolume>,
+    logs: &[KubeletLog],
     unseen: &[String],
 ) -> Result<Sight> {
     let config = &configured.config;
@@ -52,6 +55,10 @@ pub(super) fn look(
         if let Some(TypedVolume(typed)) = volume {
             match naming::volume_to_look_at(cx, typed, config) {
                 Ok(meant) => sight.meant = Some(meant),
+                Err(error) if error.kind != Kind::BadCall && kubelet_search::names(logs, typed) => {
+                    let names = BTreeSet::from([typed.clone()]);
+                    sight.meant = Some(KnownVolume { names, ..KnownVolume::default() });
+                }
                 Err(error) if configured.trouble.is_none() => {
                     unknown = Some(error.clone());
                     return Err(error);

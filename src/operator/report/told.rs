@@ -56,26 +56,29 @@ impl Told {
             names.extend(meant.id.iter().map(ToString::to_string));
             names.extend(meant.names.iter().cloned());
         }
-        let story = |volume: BTreeSet<String>, since, with_older| {
-            let query = LogQuery { volume, pod: None, since, with_older };
-            journal::story(&config.paths, &query)
-        };
-        let about_one = sight.meant.is_some();
-        let recent =
-            story(if about_one { names.clone() } else { BTreeSet::new() }, Some(since), true);
-        let (Story { entries, mut pods, older, names: asked, unreadable }, trouble) = match recent {
+        let volume = if sight.meant.is_some() { names.clone() } else { BTreeSet::new() };
+        let asked = volume.clone();
+        let query =
+            LogQuery { volume, since: Some(since), with_older: true, ..LogQuery::default() };
+        let (mut story, trouble) = match journal::story_and_before(&config.paths, &query) {
             Ok(story) => (story, None),
-            Err(error) => (Story::default(), Some(error.to_string())),
+            Err(error) => {
+                let story = Story { names: asked, since: Some(since), ..Story::default() };
+                (story, Some(error.to_string()))
+            }
         };
         // A disk that was lost was named when it came, perhaps days ago.
-        let of_unwell = if names.is_empty() { None } else { story(names, None, false).ok() };
+        let query = LogQuery { volume: names, ..LogQuery::default() };
+        let of_unwell = (!query.volume.is_empty()).then(|| journal::story(&config.paths, &query));
+        let of_unwell = of_unwell.and_then(Result::ok).unwrap_or_default();
         let mut whole: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
-        let of_unwell = of_unwell.unwrap_or_default();
-        pods.extend(of_unwell.pods);
+        story.pods.extend(of_unwell.pods);
         for entry in of_unwell.entries {
             whole.entry(key(&entry)).or_default().push(entry);
         }
-        let others = entries.into_iter().filter(|entry| !whole.contains_key(&key(entry)));
+        let others = std::mem::take(&mut story.entries)
+            .into_iter()
+            .filter(|entry| !whole.contains_key(&key(entry)));
         let mut all: Vec<Entry> = others.collect();
         all.extend(whole.into_values().flatten());
         let mut told = Self { trouble, ..Self::default() };
@@ -97,9 +100,10 @@ impl Told {
             entry
         }));
         told.left_out = keep_newest(&mut entries);
-        let story = Story { entries, pods, older, names: asked, unreadable };
-        told.kubelet = KubeletStory::of(logs, &story);
-        (told.entries, told.older, told.unreadable) = (story.entries, story.older, unreadable);
+        story.entries = entries;
+        told.kubelet = KubeletStory::of(logs, &mut story);
+        (told.entries, told.older, told.unreadable) =
+            (story.entries, story.older, story.unreadable);
         told
     }
 

@@ -189,7 +189,7 @@ fn history(node: &Node, scene: &Healths) {
     let (text, _) = said(node, &["history", "--since", "1h"]);
     assert!(scene.each().iter().all(|(_, volume)| text.contains(&volume.pv)), "{text}");
     let (text, _) = said(node, &["history", "--since", "2099-01-01"]);
-    has(&text, &["tells nothing of that"]);
+    has(&text, &["To see the last tear-down: --since "]);
 }
 
 fn doctor(node: &Node, scene: &Healths) {

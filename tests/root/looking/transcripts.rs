@@ -57,6 +57,9 @@ fn normal(text: &str) -> String {
     let of_this_machine =
         Regex::new(r"(?m)^! (Not seen|Mounted in containers).*\n(  .*\n)*").unwrap();
     text = of_this_machine.replace_all(&text, "").into_owned();
+    // Here it is the test that calls, and no kubelet has a log.
+    let who = Regex::new(r"(?s)^(kubelet|root-[0-9a-f]+) called .*?\n([0-9a-f-]{36}  )").unwrap();
+    text = who.replace(&text, "${2}").into_owned();
     // What each kernel says of a disk that goes, and of its file system.
     let of_the_kernel = Regex::new(r"(?m)^[\d:.]+  kernel .*\n(   .*\n)*").unwrap();
     text = of_the_kernel.replace_all(&text, "").into_owned();
