@@ -1,7 +1,7 @@
 //! What a reader reads to answer a question.
 
 use super::proc::{Proc, Task, has_ended};
-use super::question::{Door, Excerpt, Filter, Found, Question};
+use super::question::{Batch, Bytes, Door, Filter, Found, Line, Question, Why};
 use crate::kernel::{self, Direction, FileLocation, loop_status, mount_namespace_beside, place_of};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::errno_text;
@@ -16,17 +16,16 @@ use nix::fcntl::OFlag;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::statfs::{FsType, fstatfs};
 use rustix::fs::ResolveFlags;
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// `PROC_USER_INIT_INO`: the user namespace of the machine itself.
 const INITIAL_USERS: u64 = 0xEFFF_FFFD;
@@ -43,17 +42,6 @@ const MOST_OF_USERS: usize = 4096;
 /// So often the time is looked at.
 const CLOCK_EVERY: usize = 64;
 
-type Tell<'a> = &'a mut dyn FnMut(Found) -> io::Result<()>;
-
-/// What a reader keeps between questions.
-#[derive(Debug)]
-pub(super) struct Reading {
-    proc: Proc,
-    /// The mounts of the namespace that was asked for last.
-    last: RefCell<Option<(u64, Mounts)>>,
-    own: RefCell<Option<Mounts>>,
-}
-
 /// A mount table by the ids of its mounts.
 #[derive(Debug, Default)]
 struct Mounts {
@@ -62,9 +50,10 @@ struct Mounts {
 }
 
 impl Mounts {
-    fn of(table: MountTable) -> Self {
+    fn of(text: &[u8]) -> io::Result<Self> {
+        let table = parsed(text)?;
         let by_id = table.mounts().iter().enumerate().map(|(at, mount)| (mount.id, at)).collect();
-        Self { table, by_id }
+        Ok(Self { table, by_id })
     }
 
     fn get(&self, id: u32) -> Option<&Mount> {
@@ -72,89 +61,130 @@ impl Mounts {
     }
 }
 
+/// What a reader keeps between batches.
+#[derive(Debug)]
+pub(super) struct Reading {
+    proc: Proc,
+    /// The namespace that was opened last.
+    opened: Option<File>,
+}
+
 impl Reading {
     pub(super) fn begin(proc: &Path, trusted: u32) -> io::Result<Self> {
         let proc = Proc::at(proc, trusted).map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(Self { proc, last: RefCell::default(), own: RefCell::default() })
+        Ok(Self { proc, opened: None })
     }
 
-    /// Between batches mounts change.
-    pub(super) fn forget(&self) {
-        self.last.take();
-        self.own.take();
+    /// Tells what it finds, and the end of each question, until the time for the batch or its slice is over.
+    pub(super) fn answer_all(
+        &mut self,
+        batch: &Batch,
+        say: &mut dyn FnMut(Line) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.opened = None;
+        let until = Instant::now();
+        let after = |milliseconds| until + Duration::from_millis(milliseconds);
+        let (proc, opened, filter) = (&self.proc, &mut self.opened, &batch.filter);
+        let mut answering = Answering { proc, filter, until, say, opened, own: None, last: None };
+        for (at, question) in batch.questions.iter().enumerate() {
+            let begin = Instant::now();
+            if at > 0 && begin >= after(batch.slice) {
+                break;
+            }
+            answering.until = after(batch.limit).min(begin + Duration::from_millis(batch.each));
+            let ended = answering.answer(question).map_err(|error| match error.kind() {
+                io::ErrorKind::TimedOut => Why::Late,
+                _ => Why::Failed(error.into()),
+            });
+            let took = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
+            (answering.say)(Line::End(ended, took))?;
+        }
+        Ok(())
     }
+}
 
+/// Answers the questions of one batch.
+///
+/// An open file is placed by the id of the mount that it was opened through, which the kernel prints, and the
+/// mount by its table. Only what that leaves open (a mount that was unmounted lazily) is looked at itself.
+struct Answering<'a> {
+    proc: &'a Proc,
+    filter: &'a Filter,
+    until: Instant,
+    say: &'a mut dyn FnMut(Line) -> io::Result<()>,
+    opened: &'a mut Option<File>,
+    /// The mounts of this thread's namespace.
+    own: Option<Rc<Mounts>>,
+    /// The mounts of the namespace whose files were asked for last.
+    last: Option<(Option<NamespaceId>, Rc<Mounts>)>,
+}
+
+impl Answering<'_> {
     /// Tells what it finds; an error of kind `TimedOut` if it was not done in time.
-    pub(super) fn answer(
-        &self,
-        question: &Question,
-        filter: &Filter,
-        until: Instant,
-        tell: Tell<'_>,
-    ) -> io::Result<Option<File>> {
+    fn answer(&mut self, question: &Question) -> io::Result<()> {
         match question {
-            Question::Place { task, or_another } => {
-                let (task, namespace) = self.place(*task, *or_another)?;
-                tell(Found::Namespace { task, namespace })?;
+            Question::Place(task) => {
+                let (task, namespace) = self.place(*task)?;
+                self.tell(Found::Namespace { task, namespace })
             }
-            Question::Table { namespace, tasks } => {
-                self.table(*namespace, tasks, filter, until, tell)?;
-            }
+            Question::Table { namespace, doors } => self.table(*namespace, doors),
             Question::Listed(task) => {
-                let text = self.proc.table(*task, until)?;
-                let table = excerpt(&text, filter, true)?;
-                tell(Found::Table { namespace: None, table })?;
+                let text = self.proc.table(*task, self.until)?;
+                let (lines, first) = excerpt(&text, self.filter, true)?;
+                self.tell(Found::Table { namespace: None, lines, first })
             }
-            Question::List { these, is_only } => self.list(these, *is_only, until, tell)?,
-            Question::Enter(namespaces) => self.enter_listed(namespaces, filter, until, tell)?,
-            Question::EnterBy { namespace, doors } => {
-                let door = self.door_to(*namespace, doors)?.ok_or(Errno::ESRCH)?;
-                self.tell_inside(&door, *namespace, filter, until, tell)?;
-            }
-            Question::References(pid) => self.references(*pid, until, tell)?,
-            Question::Files { pid, namespace } => {
-                Search { reading: self, filter, until, tell }.process(*pid, *namespace)?;
-            }
+            Question::List { these, is_only } => self.list(these, *is_only),
+            Question::Enter(namespaces) => self.enter_listed(namespaces),
+            Question::References(pid) => self.references(*pid),
+            Question::Files(pid) => self.files(*pid),
             Question::Loop { node, number, file, may_be_ours } => {
-                if is_behind(node, *number, file.as_ref(), *may_be_ours, &filter.numbers)? {
-                    tell(Found::Yes)?;
-                }
+                let numbers = &self.filter.numbers;
+                self.tell_if(is_behind(node, *number, file.as_ref(), *may_be_ours, numbers)?)
             }
             Question::Swap(area) => {
                 let place = place_at(area.as_ref())?;
-                if filter.numbers.contains(&place.disk.unwrap_or(place.file_system)) {
-                    tell(Found::Yes)?;
-                }
+                let number = place.disk.unwrap_or(place.file_system);
+                self.tell_if(self.filter.numbers.contains(&number))
             }
-            Question::ExtIds(tasks) => self.ext_ids(tasks, until, tell)?,
-            Question::Open { namespace, doors, is_listed } => {
-                if let Some(door) = self.door_to(*namespace, doors)? {
-                    return Ok(Some(door));
-                }
-                if *is_listed {
-                    let is_it = |id, _: &File| {
-                        if id == *namespace {
-                            ControlFlow::Break(())
-                        } else {
-                            ControlFlow::Continue(())
-                        }
-                    };
-                    return files::unless_lack(self.walk(is_it)).map(Option::flatten);
-                }
+            Question::ExtIds(tasks) => self.ext_ids(tasks),
+            Question::Open { namespace, doors } => {
+                let is_other = |id, _: &File| Ok(id != *namespace);
+                let opened = match self.door_to(*namespace, doors)? {
+                    None => files::unless_lack(walk(self.proc, is_other))?.flatten(),
+                    opened => opened,
+                };
+                let number = opened.as_ref().map(AsRawFd::as_raw_fd);
+                *self.opened = opened;
+                number.map_or(Ok(()), |number| self.tell(Found::Opened(number)))
             }
-            Question::State(pid) => {
+            Question::Began(pid) => {
                 let text = self.proc.read(&format!("{pid}/stat"))?;
-                let (state, began) = machine::state_in(&text).ok_or(Errno::EINVAL)?;
-                tell(Found::State(state, began))?;
+                let (_, began) = machine::state_in(&text).ok_or(Errno::EINVAL)?;
+                self.tell(Found::Began(began))
             }
         }
-        Ok(None)
     }
 
-    fn place(&self, task: Task, or_another: bool) -> io::Result<(Task, u64)> {
+    fn tell(&mut self, found: Found) -> io::Result<()> {
+        (self.say)(Line::Found(found))
+    }
+
+    fn tell_if(&mut self, is_so: bool) -> io::Result<()> {
+        if is_so { self.tell(Found::Yes) } else { Ok(()) }
+    }
+
+    /// Called for each of many things.
+    fn must_be_in_time(&self, at: usize) -> io::Result<()> {
+        if at.is_multiple_of(CLOCK_EVERY) && Instant::now() > self.until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(())
+    }
+
+    fn place(&self, task: Task) -> io::Result<(Task, u64)> {
         let at = |task| self.proc.namespace(task).map(|id| (task, id.0));
         match at(task) {
-            Err(error) if has_ended(&error) && or_another => {
+            Err(error) if has_ended(&error) => {
                 let others = self.proc.tasks(task.pid)?.into_iter().filter(|one| *one != task);
                 for other in others {
                     match at(other) {
@@ -168,55 +198,40 @@ impl Reading {
         }
     }
 
-    /// The mounts of the namespace in which these live. A process whose root is a directory further
-    /// down sees only what is mounted below that: so one at the namespace's own root is asked, and where there is
-    /// none this process goes in.
-    fn table(
-        &self,
-        namespace: u64,
-        tasks: &[Task],
-        filter: &Filter,
-        until: Instant,
-        tell: Tell<'_>,
-    ) -> io::Result<()> {
-        let mut doors = tasks.iter().map(|task| self.open_door(&Door::Task(*task), namespace));
-        let door = doors.find_map(Result::ok).flatten();
-        let user = door.as_ref().and_then(|door| maker(door).ok()).flatten();
-        if user.is_some() {
-            tell(Found::Maker { namespace, user })?;
-        }
-        for task in tasks {
-            match self.proc.link(&format!("{task}/root")) {
-                // For a process of another namespace the kernel spells the path from the root of that.
-                Ok(root) if root == Path::new("/") => match self.proc.table(*task, until) {
-                    Ok(text) => {
-                        let table = excerpt(checked(&text, user)?, filter, false)?;
-                        return tell(Found::Table { namespace: Some(namespace), table });
-                    }
-                    Err(error) if has_ended(&error) => {}
-                    Err(error) => return Err(error),
-                },
-                _ => {}
+    /// The mounts of a namespace. A process whose root is a directory further down sees only what is mounted below
+    /// that: so one at the namespace's own root is asked, and where there is none this process goes in.
+    fn table(&mut self, namespace: u64, doors: &[Door]) -> io::Result<()> {
+        let door = self.door_to(namespace, doors);
+        let user = match &door {
+            Ok(Some(door)) => maker(door).ok().flatten(),
+            _ => None,
+        };
+        for door in doors {
+            let Door::Task(task) = door else { continue };
+            // For a process of another namespace the kernel spells the path from the root of that.
+            if !self.proc.link(&format!("{task}/root")).is_ok_and(|root| root == Path::new("/")) {
+                continue;
+            }
+            match self.proc.table(*task, self.until) {
+                Ok(text) => return self.tell_table(namespace, user, &text),
+                Err(error) if has_ended(&error) => {}
+                Err(error) => return Err(error),
             }
         }
-        let door = door.ok_or(Errno::ESRCH)?;
-        self.tell_inside(&door, namespace, filter, until, tell)
+        self.tell_inside(namespace, &door?.ok_or(Errno::ESRCH)?)
     }
 
-    fn tell_inside(
-        &self,
-        door: &File,
-        namespace: u64,
-        filter: &Filter,
-        until: Instant,
-        tell: Tell<'_>,
-    ) -> io::Result<()> {
+    fn tell_inside(&mut self, namespace: u64, door: &File) -> io::Result<()> {
         let user = maker(door)?;
-        tell(Found::Maker { namespace, user })?;
-        let text =
-            self.inside(door, || self.proc.read_table("thread-self/mountinfo", Some(until)))??;
-        let table = excerpt(checked(&text, user)?, filter, false)?;
-        tell(Found::Table { namespace: Some(namespace), table })
+        let read = || self.proc.read_table("thread-self/mountinfo", Some(self.until));
+        let text = self.inside(door, read)??;
+        self.tell_table(namespace, user, &text)
+    }
+
+    fn tell_table(&mut self, namespace: u64, user: Option<u32>, text: &[u8]) -> io::Result<()> {
+        self.tell(Found::Maker { namespace, user })?;
+        let (lines, first) = excerpt(checked(text, user)?, self.filter, false)?;
+        self.tell(Found::Table { namespace: Some(namespace), lines, first })
     }
 
     /// Does something inside a mount namespace, and comes back.
@@ -232,78 +247,40 @@ impl Reading {
     }
 
     /// Names every namespace that root made, and at most [`MOST_OF_USERS`] of ordinary users.
-    fn list(&self, these: &[u64], is_only: bool, until: Instant, tell: Tell<'_>) -> io::Result<()> {
+    fn list(&mut self, these: &[u64], is_only: bool) -> io::Result<()> {
         let these: HashSet<u64> = these.iter().copied().collect();
-        let (mut ended, mut of_users, mut all) = (Ok(()), 0, 0);
-        self.walk(|namespace, door| {
-            ended = must_be_in_time(all, until);
+        let (mut of_users, mut all) = (0_usize, 0);
+        let ended = walk(self.proc, |namespace, door| {
+            self.must_be_in_time(all)?;
             all += 1;
-            if ended.is_ok() && these.contains(&namespace) == is_only {
-                ended = maker(door).and_then(|user| {
-                    of_users += usize::from(user.is_some());
-                    let is_named = user.is_none() || of_users <= MOST_OF_USERS;
-                    if is_named { tell(Found::Maker { namespace, user }) } else { Ok(()) }
-                });
-            }
-            if ended.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        match of_users.saturating_sub(MOST_OF_USERS) {
-            0 => {}
-            more => tell(Found::More(more))?,
-        }
-        ended
-    }
-
-    fn enter_listed(
-        &self,
-        namespaces: &[u64],
-        filter: &Filter,
-        until: Instant,
-        tell: Tell<'_>,
-    ) -> io::Result<()> {
-        let mut wanted: BTreeSet<u64> = namespaces.iter().copied().collect();
-        let mut ended = Ok(());
-        self.walk(|namespace, door| {
-            if !wanted.remove(&namespace) {
-                return ControlFlow::Continue(());
-            }
-            if Instant::now() > until {
-                ended = Err(io::ErrorKind::TimedOut.into());
-                return ControlFlow::Break(());
-            }
-            let told = self.tell_inside(door, namespace, filter, until, tell);
-            if let Err(why) = told {
-                ended = tell(Found::Unread { namespace, why: why.into() });
-            }
-            if wanted.is_empty() || ended.is_err() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        })?;
-        ended
-    }
-
-    /// Goes through the mount namespaces but this thread's, by the kernel's own list (Linux 6.12), and returns the one
-    /// at which the visitor stopped. One at a time: there may be more than a process may have descriptors.
-    fn walk(
-        &self,
-        mut visit: impl FnMut(u64, &File) -> ControlFlow<()>,
-    ) -> io::Result<Option<File>> {
-        for direction in [Direction::Next, Direction::Previous] {
-            let mut here = self.proc.open("thread-self/ns/mnt", OFlag::O_RDONLY)?;
-            loop {
-                here = match mount_namespace_beside(&here, direction) {
-                    Ok(next) => next,
-                    Err(Errno::ENOENT) => break,
-                    Err(errno) => return Err(errno.into()),
-                };
-                if visit(here.metadata()?.ino(), &here).is_break() {
-                    return Ok(Some(here));
+            if these.contains(&namespace) == is_only {
+                let user = maker(door)?;
+                of_users += usize::from(user.is_some());
+                if user.is_none() || of_users <= MOST_OF_USERS {
+                    self.tell(Found::Maker { namespace, user })?;
                 }
             }
+            Ok(true)
+        });
+        match of_users.saturating_sub(MOST_OF_USERS) {
+            0 => {}
+            more => self.tell(Found::More(more))?,
         }
-        Ok(None)
+        ended.map(drop)
+    }
+
+    fn enter_listed(&mut self, namespaces: &[u64]) -> io::Result<()> {
+        let mut wanted: BTreeSet<u64> = namespaces.iter().copied().collect();
+        walk(self.proc, |namespace, door| {
+            if wanted.remove(&namespace) {
+                self.must_be_in_time(0)?;
+                if let Err(why) = self.tell_inside(namespace, door) {
+                    self.tell(Found::Unread { namespace, why: why.into() })?;
+                }
+            }
+            Ok(!wanted.is_empty())
+        })
+        .map(drop)
     }
 
     /// The first door that leads to this namespace; none if it is gone.
@@ -359,20 +336,20 @@ impl Reading {
         self.proc.open(format!("thread-self/fd/{}", place.as_raw_fd()), OFlag::O_RDONLY)
     }
 
-    fn references(&self, pid: u32, until: Instant, tell: Tell<'_>) -> io::Result<()> {
+    fn references(&mut self, pid: u32) -> io::Result<()> {
         for task in self.proc.tasks(pid)? {
             match self.proc.namespace(task) {
-                Ok(NamespaceId(namespace)) => tell(Found::Namespace { task, namespace })?,
+                Ok(id) => self.tell(Found::Namespace { task, namespace: id.0 })?,
                 Err(error) if has_ended(&error) => {}
                 Err(error) => return Err(error),
             }
         }
-        for (at, descriptor) in self.proc.descriptors(Task::first_of(pid))?.into_iter().enumerate()
-        {
-            must_be_in_time(at, until)?;
+        let descriptors = self.proc.descriptors(Task::first_of(pid))?;
+        for (at, descriptor) in descriptors.into_iter().enumerate() {
+            self.must_be_in_time(at)?;
             let link = files::unless_lack(self.proc.link(&format!("{pid}/fd/{descriptor}")))?;
             if let Some(NamespaceId(namespace)) = link.and_then(|link| named_by(&link)) {
-                tell(Found::Descriptor { descriptor, namespace })?;
+                self.tell(Found::Descriptor { descriptor, namespace })?;
             }
         }
         Ok(())
@@ -380,99 +357,74 @@ impl Reading {
 
     /// The ids that statfs(2) tells of the ext file systems that are mounted where these live. Asked of the mount, never
     /// of the disk: a dead file system answers too.
-    fn ext_ids(&self, tasks: &[Task], until: Instant, tell: Tell<'_>) -> io::Result<()> {
+    fn ext_ids(&mut self, tasks: &[Task]) -> io::Result<()> {
         let roots: Vec<String> = match tasks {
             [] => vec!["thread-self".to_owned()],
             tasks => tasks.iter().take(4).map(ToString::to_string).collect(),
         };
         let mut known = BTreeSet::new();
         for way in roots {
-            let table =
-                files::unless_lack(self.proc.read_table(&format!("{way}/mountinfo"), Some(until)))?;
+            let text = self.proc.read_table(&format!("{way}/mountinfo"), Some(self.until));
             let root = files::unless_lack(self.proc.open(format!("{way}/root"), OFlag::O_PATH))?;
-            let (Some(text), Some(root)) = (table, root) else { continue };
-            for (at, line) in lines_of(&text).enumerate() {
-                must_be_in_time(at, until)?;
-                if !has(line, b" - ext") {
-                    continue;
-                }
-                for mount in parsed(line)?.mounts() {
-                    if !known.contains(&mount.number)
-                        && let Some(id) = id_at(&root, mount)?
-                    {
-                        known.insert(mount.number);
-                        tell(Found::ExtId(mount.number, id))?;
-                    }
+            let (Some(text), Some(root)) = (files::unless_lack(text)?, root) else { continue };
+            for mount in parsed(&text)?.mounts().iter().filter(|one| one.fs_type.starts_with("ext"))
+            {
+                self.must_be_in_time(0)?;
+                if !known.contains(&mount.number)
+                    && let Some(id) = id_at(&root, mount)?
+                {
+                    known.insert(mount.number);
+                    self.tell(Found::ExtId(mount.number, id))?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Calls with the mounts of this thread's namespace, and of the one in which a process lives.
-    fn with_mounts<T>(
-        &self,
-        task: Task,
-        namespace: Option<u64>,
-        until: Instant,
-        work: impl FnOnce(&Mounts, &Mounts) -> T,
-    ) -> io::Result<T> {
-        let mut own = self.own.borrow_mut();
-        if own.is_none() {
-            *own = Some(Mounts::of(parsed(&self.proc.read_table("thread-self/mountinfo", None)?)?));
-        }
-        let mut last = self.last.borrow_mut();
-        if last.as_ref().is_none_or(|(id, _)| Some(*id) != namespace) {
-            let text = self.proc.table(task, until)?;
-            let mounts = Mounts::of(parsed(checked(&text, Some(0))?)?);
-            *last = Some((namespace.unwrap_or_default(), mounts));
-        }
-        let (Some(own), Some((_, last))) = (own.as_ref(), last.as_ref()) else {
-            return Err(Errno::EINVAL.into());
+    /// The mounts of this thread's namespace, and of the one in which a process lives.
+    fn mounts(&mut self, task: Task) -> io::Result<(Rc<Mounts>, Rc<Mounts>)> {
+        let own = match &self.own {
+            Some(own) => Rc::clone(own),
+            None => Rc::new(Mounts::of(&self.proc.read_table("thread-self/mountinfo", None)?)?),
         };
-        Ok(work(own, last))
+        self.own = Some(Rc::clone(&own));
+        let namespace = self.proc.namespace(task).ok();
+        let last = match &self.last {
+            Some((id, last)) if id.is_some() && *id == namespace => Rc::clone(last),
+            _ => {
+                let text = self.proc.table(task, self.until)?;
+                Rc::new(Mounts::of(checked(&text, Some(0))?)?)
+            }
+        };
+        self.last = Some((namespace, Rc::clone(&last)));
+        Ok((own, last))
     }
-}
 
-/// The open files, maps and directories of a process.
-///
-/// A file is placed by the id of the mount that it was opened through, which the kernel prints, and the
-/// mount by its table. Only what that leaves open (a mount that was unmounted lazily) is looked at itself.
-struct Search<'a> {
-    reading: &'a Reading,
-    filter: &'a Filter,
-    until: Instant,
-    tell: Tell<'a>,
-}
-
-impl Search<'_> {
-    fn process(&mut self, pid: u32, namespace: Option<u64>) -> io::Result<()> {
-        let proc = &self.reading.proc;
+    /// The open files, maps and directories of a process.
+    fn files(&mut self, pid: u32) -> io::Result<()> {
         // A kernel thread has no program, and neither has a process that has ended.
         let mut task = Task::first_of(pid);
-        match proc.link(&format!("{task}/exe")) {
-            Err(error) if has_ended(&error) => match self.reading.place(task, true) {
+        match self.proc.link(&format!("{task}/exe")) {
+            Err(error) if has_ended(&error) => match self.place(task) {
                 Ok((other, _)) if other != task => task = other,
                 _ => return Ok(()),
             },
             Err(error) if !is_too_long(&error) => return Err(error),
             _ => {}
         }
-        let descriptors = proc.descriptors(task)?;
-        let (reading, until) = (self.reading, self.until);
-        reading.with_mounts(task, namespace, until, |own, beside| {
-            for (tie, link) in [(Tie::WorkingFolder, "cwd"), (Tie::RootFolder, "root")] {
-                self.directory(task, (tie, link), beside)?;
+        let descriptors = self.proc.descriptors(task)?;
+        let (own, beside) = self.mounts(task)?;
+        for (tie, link) in [(Tie::WorkingFolder, "cwd"), (Tie::RootFolder, "root")] {
+            self.directory(task, (tie, link), &beside)?;
+        }
+        for (at, number) in descriptors.into_iter().enumerate() {
+            self.must_be_in_time(at)?;
+            match self.descriptor(task, number, &own, &beside) {
+                Err(error) if !has_ended(&error) => return Err(error),
+                _ => {}
             }
-            for (at, number) in descriptors.into_iter().enumerate() {
-                must_be_in_time(at, until)?;
-                match self.descriptor(task, number, own, beside) {
-                    Err(error) if !has_ended(&error) => return Err(error),
-                    _ => {}
-                }
-            }
-            self.maps(task)
-        })?
+        }
+        self.maps(task)
     }
 
     /// Only a directory on a server is not looked at: the server may be gone.
@@ -483,11 +435,22 @@ impl Search<'_> {
         beside: &Mounts,
     ) -> io::Result<()> {
         let link = format!("{task}/{link}");
-        let path = self.reading.proc.link(&link).unwrap_or_default();
+        let path = self.proc.link(&link).unwrap_or_default();
         if beside.table.covering(&path).is_some_and(is_of_a_server) {
             return Ok(());
         }
-        self.look_at(&link, tie, &path, beside)
+        // By the mount of a descriptor that reads nothing: a dead xfs says EIO to every look.
+        match self.number_of(&link, beside) {
+            Some(number) if self.filter.numbers.contains(&number) => self.found(tie, &path, number),
+            Some(_) => Ok(()),
+            None => self.look_at(&link, tie, &path),
+        }
+    }
+
+    fn number_of(&self, link: &str, beside: &Mounts) -> Option<DeviceNumber> {
+        let place = self.proc.open(link, OFlag::O_PATH).ok()?;
+        let information = format!("thread-self/fdinfo/{}", place.as_raw_fd());
+        Some(beside.get(self.proc.mount_of(&information).ok()??)?.number)
     }
 
     fn descriptor(
@@ -497,7 +460,7 @@ impl Search<'_> {
         own: &Mounts,
         beside: &Mounts,
     ) -> io::Result<()> {
-        let proc = &self.reading.proc;
+        let proc = self.proc;
         let (tie, link) = (Tie::Descriptor(descriptor), format!("{task}/fd/{descriptor}"));
         let path = match proc.link(&link) {
             // Its mount tells where it is.
@@ -523,48 +486,34 @@ impl Search<'_> {
                 Ok(FileLocation { disk: Some(disk), .. })
                     if self.filter.numbers.contains(&disk) =>
                 {
-                    (self.tell)(Found::Node { descriptor, path: path.into() })
+                    self.tell(Found::Node { descriptor, path: path.into() })
                 }
                 Err(error) if files::is_shortage(&error) => Err(error),
                 _ => Ok(()),
             },
             Some(_) => Ok(()),
-            None => self.look_at(&link, tie, &path, beside),
+            None => self.look_at(&link, tie, &path),
         }
     }
 
     /// Looks at what no mount table places.
-    fn look_at(&mut self, link: &str, tie: Tie, path: &Path, beside: &Mounts) -> io::Result<()> {
-        let place = match self.reading.proc.place(link) {
+    fn look_at(&mut self, link: &str, tie: Tie, path: &Path) -> io::Result<()> {
+        let place = match self.proc.place(link) {
             Ok(place) => place,
             Err(error) if has_ended(&error) => return Ok(()),
-            // A dead xfs says EIO to every look.
-            Err(error) => match self.by_mount(link, beside) {
-                Some(file_system) => FileLocation { file_system, disk: None },
-                None => {
-                    return (self.tell)(Found::Unknown {
-                        what: link.to_owned(),
-                        why: errno_text(&error),
-                    });
-                }
-            },
+            Err(error) => {
+                let (what, why) = (link.to_owned(), errno_text(&error));
+                return self.tell(Found::Unknown { what, why });
+            }
         };
         let is_asked = |number: &DeviceNumber| self.filter.numbers.contains(number);
         match (place.disk.filter(is_asked), tie) {
             _ if is_asked(&place.file_system) => self.found(tie, path, place.file_system),
             (Some(_), Tie::Descriptor(descriptor)) => {
-                (self.tell)(Found::Node { descriptor, path: path.into() })
+                self.tell(Found::Node { descriptor, path: path.into() })
             }
             _ => Ok(()),
         }
-    }
-
-    /// The file system of a directory by the mount of a descriptor that reads nothing.
-    fn by_mount(&self, link: &str, beside: &Mounts) -> Option<DeviceNumber> {
-        let proc = &self.reading.proc;
-        let place = proc.open(link, OFlag::O_PATH).ok()?;
-        let id = proc.mount_of(&format!("thread-self/fdinfo/{}", place.as_raw_fd())).ok()??;
-        beside.get(id).map(|mount| mount.number)
     }
 
     /// Files that a process keeps without a descriptor: that wait in a UNIX socket to be received, or were handed to an
@@ -584,11 +533,11 @@ impl Search<'_> {
     }
 
     fn found(&mut self, tie: Tie, path: &Path, number: DeviceNumber) -> io::Result<()> {
-        (self.tell)(Found::File { tie, path: path.into(), number })
+        self.tell(Found::File { tie, path: path.into(), number })
     }
 
     fn maps(&mut self, task: Task) -> io::Result<()> {
-        let text = self.reading.proc.read(&format!("{task}/maps"))?;
+        let text = self.proc.read(&format!("{task}/maps"))?;
         let numbers = self.filter.numbers.iter();
         let wanted: Vec<(String, DeviceNumber)> =
             numbers.map(|one| (format!("{:02x}:{:02x}", one.major, one.minor), *one)).collect();
@@ -609,6 +558,28 @@ impl Search<'_> {
         }
         Ok(())
     }
+}
+
+/// Goes through the mount namespaces but this thread's, by the kernel's own list (Linux 6.12), as long as the visitor says
+/// so, and returns the one at which it stopped. One at a time: there may be more than a process may have descriptors.
+fn walk(
+    proc: &Proc,
+    mut goes_on: impl FnMut(u64, &File) -> io::Result<bool>,
+) -> io::Result<Option<File>> {
+    for direction in [Direction::Next, Direction::Previous] {
+        let mut here = proc.open("thread-self/ns/mnt", OFlag::O_RDONLY)?;
+        loop {
+            here = match mount_namespace_beside(&here, direction) {
+                Ok(next) => next,
+                Err(Errno::ENOENT) => break,
+                Err(errno) => return Err(errno.into()),
+            };
+            if !goes_on(here.metadata()?.ino(), &here)? {
+                return Ok(Some(here));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Who made a mount namespace: none if the machine's own user namespace owns it.
@@ -633,13 +604,6 @@ fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::ENAMETOOLONG as i32)
 }
 
-fn must_be_in_time(at: usize, until: Instant) -> io::Result<()> {
-    if at.is_multiple_of(CLOCK_EVERY) && Instant::now() > until {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    Ok(())
-}
-
 /// The text, unless a user made the table longer than anything that is read.
 fn checked(text: &[u8], user: Option<u32>) -> io::Result<&[u8]> {
     if user.is_some() && text.len() > LONGEST_TABLE {
@@ -661,57 +625,44 @@ fn has(line: &[u8], part: &[u8]) -> bool {
 }
 
 /// The lines that the filter asks for, with what those mounts are on, and what else tells whose the
-/// namespace is; with the mounts of servers, if they are asked for.
-fn excerpt(text: &[u8], filter: &Filter, with_servers: bool) -> io::Result<Excerpt> {
-    let numbers: Vec<String> = filter.numbers.iter().map(ToString::to_string).collect();
-    let label = filter.label.as_ref().map(|label| label.as_os_str().as_bytes());
-    let is_asked = |line: &[u8]| -> io::Result<bool> {
-        let Some(number) = line.split(|byte| *byte == b' ').nth(2) else {
-            return parsed(line).map(|_| false);
-        };
-        Ok(numbers.iter().any(|one| one.as_bytes() == number)
-            || label.is_some_and(|label| has(line, label)) && has_label(line, filter)?)
+/// namespace is; with the mounts of servers, if they are asked for. And the id of the first mount of all.
+fn excerpt(text: &[u8], filter: &Filter, with_servers: bool) -> io::Result<(Bytes, u32)> {
+    let first = lines_of(text).next().and_then(id_of);
+    let numbers = filter.numbers.iter().map(|number| format!(" {number} ").into_bytes());
+    let label = filter.label.iter().map(|label| label.as_os_str().as_bytes().to_vec());
+    let mut marks = numbers.chain(label).chain([b" - nsfs ".to_vec()]);
+    // Most tables of users have none of these, and are long.
+    if let Some(first) = first
+        && !with_servers
+        && !marks.any(|mark| has(text, &mark))
+    {
+        return Ok((Bytes::of(b""), first));
+    }
+    let table = parsed(text)?;
+    let is_labelled = |mount: &Mount| {
+        let label = filter.label.as_deref();
+        label.is_some_and(|label| Path::new(&mount.source).starts_with(label))
+            && label::is_labelled(mount)
     };
-    let mut kept: Vec<&[u8]> = Vec::new();
-    let (mut asked, mut first) = (Vec::new(), None);
-    for line in lines_of(text) {
-        first = first.or_else(|| id_of(line));
-        if is_asked(line)? {
-            asked.push(line);
-        } else if kept.len() < MOST_LINES
-            && (has(line, b" - nsfs ")
-                || with_servers && parsed(line)?.mounts().iter().any(is_of_a_server))
-        {
-            kept.push(line);
-        }
-    }
-    if !asked.is_empty() {
-        let mounts = parsed(&asked.join(&b'\n'))?;
-        let table = parsed(text)?;
-        let below: HashSet<u32> =
-            beneath(mounts.mounts(), &table).iter().map(|one| one.id).collect();
-        let is_containers = |mount: &Mount| {
-            mount
-                .root
-                .iter()
-                .any(|part| filter.container_files.iter().any(|name| part == name.as_str()))
-        };
-        let files = table.mounts().iter().filter(|mount| is_containers(mount)).take(MOST_LINES);
-        let more: HashSet<u32> = files.map(|mount| mount.id).chain(below).collect();
-        let is_more = |line: &&[u8]| id_of(line).is_some_and(|id| more.contains(&id));
-        kept.retain(|line| !is_more(line));
-        let lines = lines_of(text).filter(|line| is_more(line) || asked.contains(line));
-        kept.extend(lines.collect::<Vec<_>>());
-    }
-    Ok(Excerpt { lines: kept.join(&b'\n'), first: first.unwrap_or_default() })
-}
-
-fn has_label(line: &[u8], filter: &Filter) -> io::Result<bool> {
-    let label = filter.label.as_deref();
-    Ok(parsed(line)?.mounts().iter().any(|mount| {
-        label::is_labelled(mount)
-            && label.is_some_and(|label| Path::new(&mount.source).starts_with(label))
-    }))
+    let asked = table.mounts().iter();
+    let asked = asked.filter(|one| filter.numbers.contains(&one.number) || is_labelled(one));
+    let asked: Vec<Mount> = asked.cloned().collect();
+    let has_containers_file = |mount: &Mount| {
+        mount
+            .root
+            .iter()
+            .any(|part| filter.container_files.iter().any(|name| part == name.as_str()))
+    };
+    let leads_on =
+        |mount: &&Mount| mount.fs_type == "nsfs" || with_servers && is_of_a_server(mount);
+    let tells_whose = |mount: &&Mount| !asked.is_empty() && has_containers_file(mount);
+    let mut ids: HashSet<u32> = asked.iter().map(|mount| mount.id).collect();
+    ids.extend(beneath(&asked, &table).iter().map(|mount| mount.id));
+    ids.extend(table.mounts().iter().filter(leads_on).take(MOST_LINES).map(|mount| mount.id));
+    ids.extend(table.mounts().iter().filter(tells_whose).take(MOST_LINES).map(|mount| mount.id));
+    let is_kept = |line: &&[u8]| id_of(line).is_some_and(|id| ids.contains(&id));
+    let lines: Vec<&[u8]> = lines_of(text).filter(is_kept).collect();
+    Ok((Bytes::of(&lines.join(&b'\n')), first.unwrap_or_default()))
 }
 
 fn id_of(line: &[u8]) -> Option<u32> {

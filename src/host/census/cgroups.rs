@@ -3,27 +3,24 @@
 use crate::files;
 use crate::model::cgroup::Step;
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Component, Path};
 
 /// Who made folders of cgroups. systemd, and each container runtime, gives users parts of the trees
 /// in which they make folders of any name.
 #[derive(Debug)]
 pub(super) struct Makers {
-    own: Arc<MountTable>,
+    /// The trees.
+    trees: Vec<Mount>,
     /// The user who is believed.
     trusted: u32,
-    known: Mutex<HashMap<PathBuf, bool>>,
-    /// The trees of each set of controllers, by what is mounted and where.
-    trees: Mutex<HashMap<String, Vec<(PathBuf, PathBuf)>>>,
 }
 
 impl Makers {
-    pub(super) fn new(own: Arc<MountTable>, trusted: u32) -> Self {
-        Self { own, trusted, known: Mutex::default(), trees: Mutex::default() }
+    pub(super) fn new(own: &MountTable, trusted: u32) -> Self {
+        let trees = own.mounts().iter().filter(|mount| is_tree(mount, own)).cloned().collect();
+        Self { trees, trusted }
     }
 
     /// Whether a folder and all above it are root's. Where the tree cannot be seen from here its
@@ -34,40 +31,28 @@ impl Makers {
         if path.components().any(|part| part == Component::ParentDir) {
             return true;
         }
-        let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
-        let trees = trees.entry(step.controllers.to_owned()).or_insert_with(|| {
-            let all = self.own.mounts().iter();
-            let its = all.filter(|mount| is_tree_of(mount, step.controllers, &self.own));
-            its.map(|mount| (mount.root.clone(), mount.target.clone())).collect()
-        });
-        let mut trees = trees.iter();
-        let Some((tree, below)) =
-            trees.find_map(|(root, target)| Some((target, path.strip_prefix(root).ok()?)))
-        else {
-            return true;
-        };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut folder = tree.clone();
-        let mut all = below.components().map(|part| {
+        let mut trees = self.trees.iter().filter(|tree| has_controllers(tree, step.controllers));
+        let found = trees.find_map(|tree| Some((tree, path.strip_prefix(&tree.root).ok()?)));
+        let Some((tree, below)) = found else { return true };
+        let mut folder = tree.target.clone();
+        below.components().all(|part| {
             folder.push(part);
-            let look = || match fs::symlink_metadata(&folder) {
+            match fs::symlink_metadata(&folder) {
                 Ok(found) => found.uid() == self.trusted,
                 Err(error) => files::is_lack(&error),
-            };
-            *known.entry(folder.clone()).or_insert_with(look)
-        });
-        all.all(|is_roots| is_roots)
+            }
+        })
     }
 }
 
-pub(super) fn is_tree_of(mount: &Mount, controllers: &str, own: &MountTable) -> bool {
-    is_hierarchy(mount, controllers)
+pub(super) fn is_tree(mount: &Mount, own: &MountTable) -> bool {
+    mount.fs_type.starts_with("cgroup")
         // Something else may be mounted over it.
         && own.covering(&mount.target).is_some_and(|top| top.id == mount.id)
 }
 
 /// Whether a mount is the tree of these controllers, as `/proc/PID/cgroup` lists them.
-fn is_hierarchy(mount: &Mount, controllers: &str) -> bool {
+pub(super) fn has_controllers(mount: &Mount, controllers: &str) -> bool {
     if controllers.is_empty() {
         return mount.fs_type == "cgroup2";
     }

@@ -2,14 +2,13 @@
 //! swap areas. They have no process that could be named.
 
 use super::answers::DELETED;
-use super::namespaces::{Namespace, Namespaces};
-use super::proc::Proc;
-use super::question::{Filter, Question, Why};
-use super::scan::{Asked, Party, Response, Scan};
+use super::inspection::Inspection;
+use super::question::{Question, Why};
+use super::scan::{Party, Response};
 use crate::files;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::errno_text;
-use crate::model::mount::disk_users::{KernelUse, Untold};
+use crate::model::error::{Result, errno_text};
+use crate::model::mount::disk_users::{DeviceUses, KernelUse, Untold};
 use crate::model::mount::mountinfo::unescape;
 use nix::errno::Errno;
 use std::ffi::OsStr;
@@ -17,30 +16,6 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Where to look.
-pub(super) struct Kernel<'a> {
-    pub(super) scan: &'a mut Scan,
-    pub(super) filter: &'a Filter,
-    pub(super) proc: &'a Proc,
-    pub(super) sysfs: &'a Path,
-    pub(super) dev: &'a Path,
-    pub(super) every: &'a Namespaces,
-    pub(super) numbers: &'a [DeviceNumber],
-}
-
-/// What was found, and what could not be read.
-#[derive(Default)]
-pub(super) struct KernelFound {
-    pub(super) uses: Vec<KernelUse>,
-    pub(super) untold: Vec<Untold>,
-}
-
-impl KernelFound {
-    fn miss(&mut self, what: String, why: String) {
-        self.untold.push(Untold::of_unknown(what, why));
-    }
-}
 
 /// A loop device with something behind it.
 #[derive(Debug)]
@@ -52,43 +27,41 @@ struct Loop {
     question: Question,
 }
 
-impl Kernel<'_> {
-    pub(super) fn users(&mut self) -> io::Result<KernelFound> {
-        let mut found = KernelFound::default();
-        self.holders(&mut found);
-        self.loops(&mut found)?;
-        self.swaps(&mut found)?;
-        Ok(found)
+impl Inspection<'_> {
+    pub(super) fn add_kernel_users(&mut self, uses: &mut DeviceUses) -> Result<()> {
+        self.holders(uses);
+        self.loops(uses)?;
+        self.swaps(uses)
     }
 
-    fn holders(&self, found: &mut KernelFound) {
-        for number in self.numbers {
-            let folder = self.sysfs.join(format!("dev/block/{number}/holders"));
+    fn holders(&self, uses: &mut DeviceUses) {
+        for number in &self.filter.numbers {
+            let folder = self.setting.sysfs.join(format!("dev/block/{number}/holders"));
             match fs::read_dir(&folder) {
                 Ok(entries) => {
                     for entry in entries {
                         match entry {
-                            Ok(entry) => found.uses.push(holder(&entry)),
+                            Ok(entry) => uses.kernel.push(holder(&entry)),
                             Err(error) => {
-                                found.miss(folder.display().to_string(), errno_text(&error));
+                                miss(uses, folder.display().to_string(), errno_text(&error));
                             }
                         }
                     }
                 }
                 // The disk is gone, and nothing can be made of it any more.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => found.miss(folder.display().to_string(), errno_text(&error)),
+                Err(error) => miss(uses, folder.display().to_string(), errno_text(&error)),
             }
         }
     }
 
-    fn loops(&mut self, found: &mut KernelFound) -> io::Result<()> {
-        let block = self.sysfs.join("block");
+    fn loops(&mut self, uses: &mut DeviceUses) -> Result<()> {
+        let block = self.setting.sysfs.join("block");
         let entries = fs::read_dir(&block).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let entries = match entries {
             Ok(entries) => entries,
             Err(error) => {
-                found.miss(block.display().to_string(), errno_text(&error));
+                miss(uses, block.display().to_string(), errno_text(&error));
                 return Ok(());
             }
         };
@@ -96,41 +69,40 @@ impl Kernel<'_> {
         for name in entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()) {
             match files::unless_lack(self.loop_of(&name)) {
                 Ok(one) => loops.extend(one.flatten()),
-                Err(error) => found.miss(format!("what is behind {name}"), errno_text(&error)),
+                Err(error) => miss(uses, format!("what is behind {name}"), errno_text(&error)),
             }
         }
-        let told = self.ask(loops.iter().map(|one| one.question.clone()).collect())?;
+        let told = self.ask_for_root(loops.iter().map(|one| one.question.clone()))?;
         for (one, told) in loops.into_iter().zip(told) {
-            let uses = match told.result() {
+            let is_used = match told.result() {
                 Ok(found) => !found.is_empty(),
                 Err(Why::Failed(failure)) if failure.is(Errno::ENXIO) => false,
                 Err(_) if one.may_be_ours => true,
                 Err(why) => {
                     let what = format!("what is behind {} ({})", one.name, one.file.display());
-                    found.miss(what, why.text());
+                    miss(uses, what, why.text());
                     false
                 }
             };
-            if uses {
-                found.uses.push(KernelUse::Loop { device: one.name, file: one.file });
+            if is_used {
+                uses.kernel.push(KernelUse::Loop { device: one.name, file: one.file });
             }
         }
         Ok(())
     }
 
-    fn ask(&mut self, questions: Vec<Question>) -> io::Result<Vec<Response>> {
-        let asked =
-            questions.into_iter().map(|question| Asked { question, owner: Some(Party::Root) });
-        self.scan.ask(self.proc, self.filter, asked)
+    fn ask_for_root(&mut self, questions: impl Iterator<Item = Question>) -> Result<Vec<Response>> {
+        let asked: Vec<_> = questions.map(|question| (Party::Root, question)).collect();
+        self.ask(&asked)
     }
 
     fn loop_of(&self, name: &str) -> io::Result<Option<Loop>> {
-        let folder = self.sysfs.join("block").join(name);
+        let folder = self.setting.sysfs.join("block").join(name);
         let file = fs::read(folder.join("loop/backing_file"))?;
         let file = file.strip_suffix(b"\n").unwrap_or(&file);
         let Ok(number) = fs::read_to_string(folder.join("dev"))?.parse() else { return Ok(None) };
         let kept = Path::new(OsStr::from_bytes(file.strip_suffix(DELETED).unwrap_or(file)));
-        let (node, may_be_ours) = (self.dev.join(name), self.may_be_ours(kept));
+        let (node, may_be_ours) = (self.setting.dev.join(name), self.may_be_ours(kept));
         let (name, file) = (name.to_owned(), PathBuf::from(OsStr::from_bytes(file)));
         let question = Question::Loop { node, number, file: file.clone().into(), may_be_ours };
         Ok(Some(Loop { name, file, may_be_ours, question }))
@@ -138,39 +110,37 @@ impl Kernel<'_> {
 
     /// Whether in some namespace the path leads into one of the file systems.
     fn may_be_ours(&self, path: &Path) -> bool {
-        self.every.all.iter().any(|namespace| self.leads_to_ours(namespace, path))
+        self.all.iter().any(|namespace| {
+            let found = namespace.table.covering(path);
+            found.is_some_and(|mount| self.filter.numbers.contains(&mount.number))
+        })
     }
 
-    fn leads_to_ours(&self, namespace: &Namespace, path: &Path) -> bool {
-        let found = namespace.table.covering(path);
-        found.is_some_and(|mount| self.numbers.contains(&mount.number))
-    }
-
-    fn swaps(&mut self, found: &mut KernelFound) -> io::Result<()> {
+    fn swaps(&mut self, uses: &mut DeviceUses) -> Result<()> {
         let text = match self.proc.read("swaps") {
             Ok(text) => text,
             // A kernel without swap.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => {
-                found.miss("the swap areas".to_owned(), errno_text(&error));
+                miss(uses, "the swap areas".to_owned(), errno_text(&error));
                 return Ok(());
             }
         };
         let lines = text.split(|byte| *byte == b'\n').skip(1);
         let areas: Vec<PathBuf> = lines.filter_map(area).collect();
-        let told = self.ask(areas.iter().map(|area| Question::Swap(area.into())).collect())?;
+        let told = self.ask_for_root(areas.iter().map(|area| Question::Swap(area.into())))?;
         for (path, told) in areas.into_iter().zip(told) {
             let Err(why) = told.end else {
                 if !told.found.is_empty() {
-                    found.uses.push(KernelUse::Swap(path));
+                    uses.kernel.push(KernelUse::Swap(path));
                 }
                 continue;
             };
             // The path is another namespace's, or of a node that is not here.
             if self.may_be_ours(&path) || self.is_named(&path) {
-                found.uses.push(KernelUse::Swap(path));
+                uses.kernel.push(KernelUse::Swap(path));
             } else {
-                found.miss(format!("where the swap area {} is", path.display()), why.text());
+                miss(uses, format!("where the swap area {} is", path.display()), why.text());
             }
         }
         Ok(())
@@ -179,11 +149,15 @@ impl Kernel<'_> {
     /// Whether the path ends in the kernel's name of one of the disks.
     fn is_named(&self, path: &Path) -> bool {
         let name_of = |number: &DeviceNumber| {
-            let folder = self.sysfs.join(format!("dev/block/{number}"));
+            let folder = self.setting.sysfs.join(format!("dev/block/{number}"));
             Some(fs::canonicalize(folder).ok()?.file_name()?.to_owned())
         };
-        self.numbers.iter().filter_map(name_of).any(|name| path.file_name() == Some(&name))
+        self.filter.numbers.iter().filter_map(name_of).any(|name| path.file_name() == Some(&name))
     }
+}
+
+fn miss(uses: &mut DeviceUses, what: String, why: String) {
+    uses.untold.push(Untold::of_unknown(what, why));
 }
 
 /// A device that is made of the disk.

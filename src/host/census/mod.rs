@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | can every process be seen from here | `visibility` |
 //! | the processes of a pod, and what is mounted where they live | `pod_processes`, `cgroups`, `pods` |
-//! | all mount namespaces, also those without a process | `namespaces`, `owner`, `turns` |
+//! | all mount namespaces, also those without a process | `inspection`, `namespaces`, `owner`, `turns` |
 //! | open files, maps, working and root directories, open nodes | `answers` |
 //! | loop devices, swap areas, devices made of the disk | `kernel_users` |
 //!
@@ -20,6 +20,7 @@
 
 mod answers;
 mod cgroups;
+mod inspection;
 mod kernel_users;
 mod namespaces;
 mod owner;
@@ -28,7 +29,6 @@ mod pods;
 mod proc;
 mod question;
 pub mod reader;
-mod roster;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -39,9 +39,8 @@ mod visibility;
 pub use self::scan::Budget;
 
 use super::worker::waiting_process;
-use crate::model::cgroup::Owner;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::{Error, Kind, Result, errno_text};
+use crate::model::error::{Error, Result};
 use crate::model::face::Faces;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{
@@ -49,39 +48,28 @@ use crate::model::mount::disk_users::{
     Process, Tie, Untold,
 };
 use crate::model::mount::label;
-use crate::model::mount::mountinfo::MountTable;
-use crate::model::mount::ownership::{Machine, beneath};
 use crate::model::record::NamespaceSign;
 use crate::ports::clock::Deadline;
 use crate::ports::host::Census;
-use namespaces::{Namespace, Namespaces, own_namespace};
-use pod_processes::CgroupTrees;
-use proc::{Proc, Task};
-use question::{Filter, Found, Question, Why};
-use roster::Roster;
-use scan::{Asked, Party, Scan, Start};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use inspection::{CensusSetting, Inspection, Unread};
+use namespaces::own_namespace;
+use proc::Proc;
+use question::{Filter, Found, Question};
+use scan::{Scan, Start};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use unread::Unread;
 
 /// The census that the kernel gives: `/proc`, the cgroup trees that are mounted, `/sys`.
 #[derive(Debug, Clone)]
 pub struct KernelCensus {
-    proc: PathBuf,
-    sysfs: PathBuf,
-    dev: PathBuf,
-    walks_namespaces: bool,
-    faces: Faces,
-    /// Whose cgroups are believed.
-    trusted: u32,
+    setting: CensusSetting,
     start: Start,
     budget: Budget,
-    turns: Option<PathBuf>,
     /// What this call has read of other processes: all its questions share one budget.
-    scan: Arc<Mutex<Option<Scan>>>,
+    scan: Arc<Mutex<Scan>>,
 }
 
 impl Default for KernelCensus {
@@ -97,183 +85,130 @@ impl KernelCensus {
     /// is in `thread-self/mountinfo` of the first.
     #[must_use]
     pub fn at(proc: PathBuf, sysfs: PathBuf, dev: PathBuf) -> Self {
-        let (faces, scan) = (Faces::default(), Arc::default());
-        let (walks_namespaces, trusted, budget) = (true, 0, Budget::USUAL);
-        let (start, turns) = (Start::Here, None);
-        Self { proc, sysfs, dev, walks_namespaces, faces, trusted, start, budget, turns, scan }
+        let (faces, walks_namespaces, trusted, turns) = (Faces::default(), true, 0, None);
+        let setting = CensusSetting { proc, sysfs, dev, walks_namespaces, faces, trusted, turns };
+        let (start, budget) = (Start::Here, Budget::USUAL);
+        let scan = Scan::new(start.clone(), &setting.proc, trusted, budget);
+        Self { setting, start, budget, scan: Arc::new(Mutex::new(scan)) }
     }
 
     /// With this program, a `disk`, as its reader.
     #[must_use]
     pub fn read_by(self, program: PathBuf) -> Self {
-        Self { start: Start::Program(program), ..self }
+        Self { start: Start::Program(program), ..self }.of_another_call()
     }
 
     /// Where this user is who root is elsewhere.
     #[must_use]
-    pub fn trusting(self, trusted: u32) -> Self {
-        Self { trusted, ..self }
+    pub fn trusting(mut self, trusted: u32) -> Self {
+        self.setting.trusted = trusted;
+        self.of_another_call()
     }
 
     /// With the directories of orchestrators that are known.
     #[must_use]
-    pub fn with_faces(self, faces: Faces) -> Self {
-        Self { faces, ..self }
+    pub fn with_faces(mut self, faces: Faces) -> Self {
+        self.setting.faces = faces;
+        self
     }
 
     /// With no more time than this, and the driver's directory for turns.
     #[must_use]
-    pub fn within(self, budget: Budget, run_dir: &Path) -> Self {
-        Self { budget, turns: Some(run_dir.to_path_buf()), ..self }
+    pub fn within(mut self, budget: Budget, run_dir: &Path) -> Self {
+        self.setting.turns = Some(run_dir.to_path_buf());
+        Self { budget, ..self }.of_another_call()
     }
 
     /// With a budget of its own, for another call.
     #[must_use]
     pub fn of_another_call(&self) -> Self {
-        Self { scan: Arc::default(), ..self.clone() }
+        let CensusSetting { proc, trusted, .. } = &self.setting;
+        let scan = Scan::new(self.start.clone(), proc, *trusted, self.budget);
+        Self { scan: Arc::new(Mutex::new(scan)), ..self.clone() }
     }
 
     /// As before Linux 6.12, which has no list of all mount namespaces.
     #[must_use]
-    pub fn without_the_list_of_namespaces(self) -> Self {
-        Self { walks_namespaces: false, ..self }
+    pub fn without_the_list_of_namespaces(mut self) -> Self {
+        self.setting.walks_namespaces = false;
+        self
     }
 
     fn proc(&self) -> Result<Proc> {
-        Proc::at(&self.proc, self.trusted)
+        Proc::at(&self.setting.proc, self.setting.trusted)
     }
 
-    fn scanning<T>(&self, work: impl FnOnce(&mut Scan) -> T) -> T {
-        let mut scan = self.scan.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Scan::new(self.start.clone(), &self.proc, self.trusted, self.budget);
-        work(scan.get_or_insert_with(new))
+    fn scan(&self) -> MutexGuard<'_, Scan> {
+        self.scan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers a question that needs to see every process.
-    fn seeing<T>(&self, answer: impl FnOnce(&Proc, &MountTable) -> Result<T>) -> Answer<T> {
-        let answered = self.proc().and_then(|proc| {
-            let own = proc.own_table()?;
-            if let Some(obstacle) = visibility::obstacle(&proc, &own) {
-                return Err(Error::refused(obstacle));
+    /// Begins to look for mounts of these file systems.
+    fn look(&self, numbers: &[DeviceNumber]) -> Result<Inspection<'_>> {
+        let container_files = self.setting.faces.container_files().map(str::to_owned).collect();
+        let (numbers, label) = (numbers.to_vec(), None);
+        Ok(Inspection {
+            setting: &self.setting,
+            proc: self.proc()?,
+            filter: Filter { numbers, label, container_files },
+            scan: self.scan(),
+            processes: BTreeMap::new(),
+            all: Vec::new(),
+            unread: Unread::default(),
+        })
+    }
+
+    /// Answers a question about these file systems that needs to see every process.
+    fn seeing<T>(
+        &self,
+        numbers: &[DeviceNumber],
+        answer: impl FnOnce(&mut Inspection<'_>) -> Result<T>,
+    ) -> Answer<T> {
+        let answered = self.look(numbers).and_then(|mut look| {
+            let own = look.proc.own_table()?;
+            match visibility::obstacle(&look.proc, &own) {
+                Some(obstacle) => Err(Error::refused(obstacle)),
+                None => answer(&mut look),
             }
-            answer(&proc, &own)
         });
         match answered {
             Ok(answer) => Answer::Told(answer),
             Err(error) => Answer::CannotTell(error.cause),
         }
     }
+}
 
-    fn mount_filter(&self, numbers: &[DeviceNumber], label: Option<&Path>) -> Filter {
-        let container_files = self.faces.container_files().map(str::to_owned).collect();
-        Filter { numbers: numbers.to_vec(), label: label.map(Path::to_path_buf), container_files }
-    }
-
-    fn namespaces(
-        &self,
-        proc: &Proc,
-        filter: &Filter,
-        (first, comes_again): (&BTreeSet<ConsumerId>, bool),
-    ) -> Result<Namespaces> {
-        self.scanning(|scan| {
-            let (walks, turns) = (self.walks_namespaces, self.turns.as_ref());
-            namespaces::Reader { scan, proc, filter, walks, first, comes_again, turns }.namespaces()
-        })
-    }
-
-    /// Those that mount one of the file systems, in words.
-    fn uses(&self, proc: &Proc, every: Namespaces, numbers: &[DeviceNumber]) -> NamespaceUses {
-        let mut words = Words::of(proc, &every.roster, self.faces);
-        let namespaces = words.namespaces(&every, numbers);
-        let mut unknown = words.later;
-        let (untold, mut later) = every.unread.told(proc, &every.roster);
-        later.append(&mut unknown);
-        NamespaceUses { namespaces, untold, later }
+impl Inspection<'_> {
+    fn whole_uses(&mut self) -> Result<NamespaceUses> {
+        let (untold, later) = (self.must_be_whole()?, Vec::new());
+        Ok(NamespaceUses { namespaces: self.uses(), untold, later })
     }
 
     /// What processes hold of the file systems; what could not be read is noted.
-    fn files(
-        &self,
-        proc: &Proc,
-        (filter, every): (&Filter, &Namespaces),
-        unread: &mut Unread,
-    ) -> Result<Vec<(u32, Found)>> {
-        let homes: HashMap<u32, Option<NamespaceId>> = every
-            .all
-            .iter()
-            .flat_map(|one| one.tasks.iter().map(|task| (task.pid, one.id)))
-            .collect();
+    fn files(&mut self) -> Result<Vec<(Process, Found)>> {
         // This process, and the one that waits for it.
         let ours = [Some(std::process::id()), waiting_process()];
-        let mut processes = every.roster.in_order();
+        let mut processes = self.in_order();
         processes.retain(|(_, pid)| !ours.contains(&Some(*pid)));
-        let asked = processes.iter().map(|(owner, pid)| {
-            let namespace = homes.get(pid).copied().flatten().map(|id| id.0);
-            let question = Question::Files { pid: *pid, namespace };
-            Asked { question, owner: Some(owner.clone()) }
-        });
-        let told = self.scanning(|scan| scan.ask(proc, filter, asked));
-        let told = told.map_err(|error| Error::io("read other processes", &error))?;
-        let (mut all, mut stalled) = (Vec::new(), Vec::new());
-        for ((owner, pid), told) in processes.into_iter().zip(told) {
-            all.extend(told.found.iter().map(|found| (pid, found.clone())));
+        let asked = processes.iter().map(|(owner, pid)| (owner.clone(), Question::Files(*pid)));
+        let asked: Vec<_> = asked.collect();
+        let mut all = Vec::new();
+        for ((_, pid), told) in processes.into_iter().zip(self.ask(&asked)?) {
+            all.extend(told.found.iter().map(|found| (self.process(pid), found.clone())));
             if let Err(why) = told.result() {
-                unread.process(pid, &why);
-                if matches!(why, Why::Stalled) {
-                    stalled.push((owner.clone(), pid));
-                }
+                self.unread.processes.insert(pid, why);
             }
         }
-        self.servers(proc, (filter, every), stalled, unread)?;
         Ok(all)
     }
-
-    /// Notes for which servers these processes may wait.
-    fn servers(
-        &self,
-        proc: &Proc,
-        (filter, every): (&Filter, &Namespaces),
-        stalled: Vec<(Party, u32)>,
-        unread: &mut Unread,
-    ) -> Result<()> {
-        if stalled.is_empty() {
-            return Ok(());
-        }
-        let asked: Vec<Asked> = stalled
-            .iter()
-            .map(|(owner, pid)| Asked {
-                question: Question::Listed(Task::first_of(*pid)),
-                owner: Some(owner.clone()),
-            })
-            .collect();
-        let told = self.scanning(|scan| scan.ask(proc, filter, asked));
-        let told = told.map_err(|error| Error::io("read other processes", &error))?;
-        for ((_, pid), told) in stalled.into_iter().zip(told) {
-            let table = told.found.iter().find_map(namespaces::excerpt_of).transpose()?;
-            if let Some((_, table)) = table {
-                unread.servers(pid, &table, &every.all[0].table);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// No pod is read before others, and who asks does not come again.
-const NO_POD_FIRST: (&BTreeSet<ConsumerId>, bool) = (&BTreeSet::new(), false);
-
-/// What hides where we could not look for want of a descriptor may be what is looked for. A heal, which
-/// takes nothing from those it does not see, goes on; all others are told nothing.
-fn told_whole(later: &[Untold]) -> Result<()> {
-    later.first().map_or(Ok(()), |first| Err(Error::new(Kind::Host, first.to_string())))
 }
 
 impl Census for KernelCensus {
     fn sight(&self) -> Answer<()> {
-        self.seeing(|_, _| Ok(()))
+        self.seeing(&[], |_| Ok(()))
     }
 
     fn allow(&self, time: Duration) {
-        self.scanning(|scan| scan.allow(time));
+        self.scan().allow(time);
     }
 
     fn own_namespace(&self) -> Result<NamespaceId> {
@@ -286,21 +221,13 @@ impl Census for KernelCensus {
         numbers: &[DeviceNumber],
         except: NamespaceId,
     ) -> Answer<PodUsers> {
-        self.seeing(|proc, own| {
-            let trees = CgroupTrees::here(proc, own)
-                .map_err(|error| Error::io("read this process's cgroups", &error))?;
-            let filter = &self.mount_filter(numbers, None);
-            self.scanning(|scan| {
-                pods::PodQuestion { scan, proc, filter, pod, except, own }.answer(&trees)
-            })
-        })
+        self.seeing(numbers, |look| look.pod_users(pod, except))
     }
 
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses> {
-        self.seeing(|proc, _| {
-            let every = self.namespaces(proc, &self.mount_filter(numbers, None), NO_POD_FIRST)?;
-            let uses = self.uses(proc, every, numbers);
-            told_whole(&uses.later).map(|()| uses)
+        self.seeing(numbers, |look| {
+            look.read_namespaces(&BTreeSet::new())?;
+            look.whole_uses()
         })
     }
 
@@ -310,74 +237,61 @@ impl Census for KernelCensus {
         first: &BTreeSet<ConsumerId>,
         deadline: Deadline,
     ) -> Answer<NamespaceUses> {
-        self.seeing(|proc, _| {
-            let rest = self.scanning(|scan| scan.hold_back(deadline.remaining()));
-            let every = self.namespaces(proc, &self.mount_filter(numbers, None), (first, true));
-            self.scanning(|scan| scan.give_back(rest));
-            Ok(self.uses(proc, every?, numbers))
+        self.seeing(numbers, |look| {
+            look.unread.comes_again = true;
+            let rest = look.scan.hold_back(deadline.remaining());
+            let read = look.read_namespaces(first).and_then(|()| look.report_unread());
+            look.scan.give_back(rest);
+            let (untold, later) = read?;
+            Ok(NamespaceUses { namespaces: look.uses(), untold, later })
         })
     }
 
     fn namespaces_of(&self, numbers: &[DeviceNumber], sources: &Path) -> Answer<NamespaceUses> {
-        self.seeing(|proc, _| {
-            let look = |numbers: &[DeviceNumber]| {
-                self.namespaces(proc, &self.mount_filter(numbers, Some(sources)), NO_POD_FIRST)
-            };
-            let mut every = look(numbers)?;
-            let tables = every.all.iter().flat_map(|one| one.table.mounts());
-            let named = tables.filter(|mount| {
+        self.seeing(numbers, |look| {
+            look.filter.label = Some(sources.to_owned());
+            look.read_namespaces(&BTreeSet::new())?;
+            let mounts = look.all.iter().flat_map(|one| one.table.mounts());
+            let named = mounts.filter(|mount| {
                 label::is_labelled(mount) && Path::new(&mount.source).starts_with(sources)
             });
             let named = named.map(|mount| mount.number).chain(numbers.iter().copied());
-            let all: Vec<_> = named.collect::<BTreeSet<_>>().into_iter().collect();
+            look.filter.numbers = named.collect::<BTreeSet<_>>().into_iter().collect();
             // Mounts of these under another label.
-            if all.iter().any(|number| !numbers.contains(number)) {
-                every = look(&all)?;
+            if look.filter.numbers.iter().any(|number| !numbers.contains(number)) {
+                look.unread = Unread::default();
+                look.read_namespaces(&BTreeSet::new())?;
             }
-            let uses = self.uses(proc, every, &all);
-            told_whole(&uses.later).map(|()| uses)
+            look.whole_uses()
         })
     }
 
     fn device_users(&self, numbers: &[DeviceNumber]) -> Answer<DeviceUses> {
-        self.seeing(|proc, _| {
-            let filter = self.mount_filter(numbers, None);
-            let mut every = self.namespaces(proc, &filter, NO_POD_FIRST)?;
-            let mut unread = std::mem::take(&mut every.unread);
-            let found = self.files(proc, (&filter, &every), &mut unread)?;
-            let (sysfs, dev) = (self.sysfs.as_path(), self.dev.as_path());
-            let kernel = self.scanning(|scan| {
-                let (filter, every) = (&filter, &every);
-                kernel_users::Kernel { scan, filter, proc, sysfs, dev, every, numbers }.users()
-            });
-            let kernel =
-                kernel.map_err(|error| Error::io("look for the kernel's own uses", &error))?;
-            let mut words = Words::of(proc, &every.roster, self.faces);
-            let (mut files, mut possible, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
-            let mut untold = kernel.untold;
-            for (pid, one) in found {
-                let process = words.process(pid);
+        self.seeing(numbers, |look| {
+            look.read_namespaces(&BTreeSet::new())?;
+            let found = look.files()?;
+            let mut uses = DeviceUses::default();
+            look.add_kernel_users(&mut uses)?;
+            for (process, one) in found {
                 match one {
                     Found::File { tie, path, number } => {
                         let one = FileUse { process, tie, path: path.into(), number };
-                        if tie == Tie::Undescribed { possible.push(one) } else { files.push(one) }
+                        let is_possible = tie == Tie::Undescribed;
+                        if is_possible { &mut uses.possible } else { &mut uses.files }.push(one);
                     }
                     Found::Node { descriptor, path } => {
-                        nodes.push(NodeUse { process, descriptor, path: path.into() });
+                        uses.nodes.push(NodeUse { process, descriptor, path: path.into() });
                     }
                     Found::Unknown { what: link, why } => {
                         let what = format!("what process {process} holds");
-                        untold.push(Untold::of_unknown(what, format!("{link}: {why}")));
+                        uses.untold.push(Untold::of_unknown(what, format!("{link}: {why}")));
                     }
                     _ => {}
                 }
             }
-            let namespaces = words.namespaces(&every, numbers);
-            let (unread, later) = unread.told(proc, &every.roster);
-            untold.extend(unread);
-            told_whole(&later)?;
-            told_whole(&words.later)?;
-            Ok(DeviceUses { namespaces, files, possible, nodes, kernel: kernel.uses, untold })
+            uses.untold.extend(look.must_be_whole()?);
+            uses.namespaces = look.uses();
+            Ok(uses)
         })
     }
 
@@ -386,30 +300,33 @@ impl Census for KernelCensus {
         let tasks = proc.tasks(pid).unwrap_or_default();
         let tracers: BTreeSet<u32> =
             tasks.into_iter().filter_map(|task| proc.tracer_that_stops(task)).collect();
-        tracers.into_iter().filter_map(|tracer| proc.describe(tracer).ok()).collect()
+        tracers.into_iter().filter_map(|tracer| proc.process(tracer).ok()).collect()
     }
 
     fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>> {
-        self.seeing(|proc, _| {
-            let mut every = self.namespaces(proc, &Filter::default(), NO_POD_FIRST)?;
-            let unread = std::mem::take(&mut every.unread);
-            told_whole(&unread.told(proc, &every.roster).1)?;
-            let asked = every.all.iter().map(|one| {
-                let is_own = one.id == Some(every.own);
-                let tasks = if is_own { Vec::new() } else { one.tasks.clone() };
-                Asked { question: Question::ExtIds(tasks), owner: Some(one.owner.clone()) }
+        self.seeing(&[], |look| {
+            look.read_namespaces(&BTreeSet::new())?;
+            look.must_be_whole()?;
+            let asked = look.all.iter().enumerate().map(|(at, one)| {
+                let tasks = if at == 0 { Vec::new() } else { one.tasks.clone() };
+                (one.owner.clone(), Question::ExtIds(tasks))
             });
-            let told = self.scanning(|scan| scan.ask(proc, &Filter::default(), asked));
-            let wrong = |error| Error::io("ask the mounted file systems for their ids", &error);
+            let asked: Vec<_> = asked.collect();
             let mut ids = BTreeMap::new();
-            for (one, told) in every.all.iter().zip(told.map_err(wrong)?) {
+            for ((owner, _), told) in asked.iter().zip(look.ask(&asked)?) {
                 match told.result() {
                     Ok(found) => ids.extend(found.into_iter().filter_map(|one| match one {
                         Found::ExtId(number, id) => Some((number, id)),
                         _ => None,
                     })),
-                    Err(why) if !unread::is_shortage(&one.owner, &why) => {}
-                    Err(why) => return Err(wrong(std::io::Error::other(why.text()))),
+                    Err(why) if !unread::is_shortage(owner, &why) => {}
+                    Err(why) => {
+                        let error = std::io::Error::other(why.text());
+                        return Err(Error::io(
+                            "ask the mounted file systems for their ids",
+                            &error,
+                        ));
+                    }
                 }
             }
             Ok(ids)
@@ -417,82 +334,14 @@ impl Census for KernelCensus {
     }
 
     fn open_namespace(&self, namespace: &NamespaceUse) -> Result<File> {
-        let own = self.own_namespace()?;
-        self.scanning(|scan| owner::open(scan, namespace, own))
+        self.look(&[])?.open(namespace)
     }
 
     fn sign_of(&self, namespace: Option<&NamespaceUse>) -> Result<NamespaceSign> {
-        let (own, proc) = (self.own_namespace()?, self.proc()?);
-        self.scanning(|scan| owner::sign_of(scan, &proc, namespace, (own, self.walks_namespaces)))
+        self.look(&[])?.sign_of(namespace)
     }
 
     fn find_namespace(&self, sign: &NamespaceSign) -> Result<Option<File>> {
-        let proc = self.proc()?;
-        let id = NamespaceId(sign.namespace);
-        self.scanning(|scan| match owner::find(scan, &proc, id)? {
-            Some(door) => {
-                let is_it = owner::is_signed(scan, &proc, &door, sign);
-                let look = |error| Error::io(format!("look for mount namespace {id}"), &error);
-                Ok(is_it.map_err(look)?.then_some(door))
-            }
-            None => Ok(None),
-        })
-    }
-}
-
-/// Processes in words, each looked up once.
-struct Words<'a> {
-    proc: &'a Proc,
-    roster: &'a Roster,
-    faces: Faces,
-    known: HashMap<u32, Process>,
-    /// What this process lacked to say.
-    later: Vec<Untold>,
-}
-
-impl<'a> Words<'a> {
-    fn of(proc: &'a Proc, roster: &'a Roster, faces: Faces) -> Self {
-        Self { proc, roster, faces, known: HashMap::new(), later: Vec::new() }
-    }
-
-    fn process(&mut self, pid: u32) -> Process {
-        let later = &mut self.later;
-        let describe = || {
-            self.roster.describe(self.proc, pid).unwrap_or_else(|error| {
-                later.push(Untold::of_unknown(format!("process {pid}"), errno_text(&error)));
-                Process { pid, command: String::new(), owner: Owner::default(), user: None }
-            })
-        };
-        self.known.entry(pid).or_insert_with(describe).clone()
-    }
-
-    /// Every namespace but this thread's that mounts one of the file systems.
-    fn namespaces(&mut self, every: &Namespaces, numbers: &[DeviceNumber]) -> Vec<NamespaceUse> {
-        let mut uses = Vec::new();
-        let own = every.all.iter().find(|one| one.id == Some(every.own));
-        let machine = own.map(|own| Machine::new(self.faces, &own.table, None, numbers));
-        for namespace in &every.all {
-            let mounts: Vec<_> = namespace.mounts_of(numbers).cloned().collect();
-            if namespace.id == Some(every.own) || mounts.is_empty() {
-                continue;
-            }
-            let Namespace { id, tasks, keepers, table, user, .. } = namespace;
-            let served = machine.as_ref().and_then(|machine| machine.pod_served(table));
-            let process = |task: &Task| {
-                let mut process = self.process(task.pid);
-                // Its container runs in no cgroup of the pod's.
-                process.owner.pod = process.owner.pod.or_else(|| served.clone());
-                process
-            };
-            uses.push(NamespaceUse {
-                id: *id,
-                beneath: beneath(&mounts, table),
-                mounts,
-                processes: tasks.iter().map(process).collect(),
-                keepers: keepers.clone(),
-                user: *user,
-            });
-        }
-        uses
+        self.look(&[])?.find_signed(sign)
     }
 }

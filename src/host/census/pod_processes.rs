@@ -3,7 +3,7 @@
 //!
 //! On a machine with 620 processes the trees take a tenth of the time of the processes.
 
-use super::cgroups::is_tree_of;
+use super::cgroups::{has_controllers, is_tree};
 use super::proc::{Proc, has_ended, number_of_link};
 use crate::files;
 use crate::model::cgroup::{PodFolder, pod_of};
@@ -18,16 +18,7 @@ use std::path::{Path, PathBuf};
 /// `PROC_CGROUP_INIT_INO` of `linux/proc_ns.h`: in another one the trees begin at some folder.
 const INITIAL_CGROUPS: u64 = 0xEFFF_FFFB;
 
-/// Where to look for the processes of pods.
-#[derive(Debug)]
-pub(super) struct CgroupTrees {
-    /// Where all the trees are mounted; none where not every one is, and each process is asked.
-    trees: Option<Vec<PathBuf>>,
-    /// Whether also below other pods: this process is in a pod, so it may serve a cluster inside
-    /// of it.
-    below_pods: bool,
-}
-
+/// The processes of one pod.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PodProcesses {
     /// Every process of it now, those that ended just now perhaps included.
@@ -36,31 +27,62 @@ pub(super) struct PodProcesses {
     pub(super) has_folder: bool,
 }
 
-impl CgroupTrees {
-    /// The trees, if every one that the kernel has is mounted here, from its root on.
-    pub(super) fn here(proc: &Proc, own: &MountTable) -> io::Result<Self> {
+impl PodProcesses {
+    pub(super) fn of(pod: &ConsumerId, proc: &Proc) -> io::Result<Self> {
+        let own = proc.own_table().map_err(|error| io::Error::other(error.cause))?;
         // A kernel without cgroups has no such file.
         let text = files::unless_lack(proc.read("self/cgroup"))?.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
+        // This process is in a pod, so it may serve a cluster inside of it.
         let below_pods =
             text.lines().any(|line| line.split(['/', ':']).any(|name| pod_of(name).is_some()));
-        Ok(Self { trees: trees(proc, own, &text), below_pods })
+        let folder = PodFolder::of(pod, below_pods);
+        let mut found = Self::default();
+        let mut read = |root: &PathBuf| found.add_below(root, false, &folder, proc.trusted);
+        match trees(proc, &own, &text) {
+            Some(trees) if trees.iter().try_for_each(&mut read).is_ok() => Ok(found),
+            _ => by_their_words(proc, &folder),
+        }
     }
 
-    pub(super) fn of_pod(&self, proc: &Proc, pod: &ConsumerId) -> io::Result<PodProcesses> {
-        let folder = PodFolder::of(pod, self.below_pods);
-        let walk = Walk { folder: &folder, makers: proc.trusted() };
-        if let Some(trees) = &self.trees {
-            let mut found = PodProcesses::default();
-            let walked = trees.iter().try_for_each(|root| walk.below(root, false, &mut found));
-            if walked.is_ok() {
-                return Ok(found);
+    /// Down from a folder above all of the pod's, or from one of the pod. Folders of this user are believed.
+    fn add_below(
+        &mut self,
+        path: &Path,
+        is_inside: bool,
+        pod: &PodFolder,
+        trusted: u32,
+    ) -> io::Result<()> {
+        let Some(entries) = unless_removed(fs::read_dir(path))? else { return Ok(()) };
+        for entry in entries {
+            let Some(entry) = unless_removed(entry)? else { break };
+            let Some(folder) = unless_removed(entry.metadata())? else { continue };
+            // Links are other names of trees, such as `cpu` for `cpu,cpuacct`.
+            if !folder.is_dir() {
+                continue;
+            }
+            // All that is below a folder of the pod is the pod's, whichever process made it.
+            let (name, path) = (entry.file_name(), entry.path());
+            let name = name.to_string_lossy();
+            let is_named = !is_inside && pod.is_named(&name);
+            let may_be_below = is_inside || is_named || pod.may_be_below(&name);
+            // A user names folders as he likes.
+            if !may_be_below || !is_inside && folder.uid() != trusted {
+                continue;
+            }
+            self.has_folder |= is_named;
+            if is_inside || is_named {
+                self.pids.extend(processes_in(&path)?);
+            }
+            if folder.nlink() != LEAF {
+                self.add_below(&path, is_inside || is_named, pod, trusted)?;
             }
         }
-        by_their_words(proc, &folder)
+        Ok(())
     }
 }
 
+/// Where all the trees are mounted, if every one that the kernel has is mounted here, from its root on.
 fn trees(proc: &Proc, own: &MountTable, text: &str) -> Option<Vec<PathBuf>> {
     let link = proc.link("self/ns/cgroup").ok()?;
     if number_of_link(link.to_str()?, "cgroup") != Some(INITIAL_CGROUPS) {
@@ -68,8 +90,11 @@ fn trees(proc: &Proc, own: &MountTable, text: &str) -> Option<Vec<PathBuf>> {
     }
     let root_of = |line: &str| {
         let controllers = line.split(':').nth(1)?;
-        let is_whole =
-            |mount: &&Mount| mount.root == Path::new("/") && is_tree_of(mount, controllers, own);
+        let is_whole = |mount: &&Mount| {
+            mount.root == Path::new("/")
+                && has_controllers(mount, controllers)
+                && is_tree(mount, own)
+        };
         own.mounts().iter().find(is_whole).map(|mount| mount.target.clone())
     };
     let roots = text.lines().map(root_of).collect::<Option<Vec<_>>>()?;
@@ -96,68 +121,6 @@ fn by_their_words(proc: &Proc, folder: &PodFolder) -> io::Result<PodProcesses> {
 
 /// The links of a folder without folders in it: most are such, and need no reading.
 const LEAF: u64 = 2;
-
-struct Walk<'a> {
-    folder: &'a PodFolder,
-    /// The user whose folders are believed.
-    makers: u32,
-}
-
-impl Walk<'_> {
-    /// Down from a folder above all of the pod's, or from the pod's own.
-    fn through(&self, path: &Path, is_named: bool, found: &mut PodProcesses) -> io::Result<()> {
-        let Some(folder) = unless_removed(fs::metadata(path))? else { return Ok(()) };
-        // A user's, who names folders as he likes.
-        if folder.uid() != self.makers {
-            return Ok(());
-        }
-        found.has_folder |= is_named;
-        self.within(path, &folder, is_named, found)
-    }
-
-    /// All that is below a folder of the pod is the pod's, whichever process made it.
-    fn inside(&self, path: &Path, found: &mut PodProcesses) -> io::Result<()> {
-        match unless_removed(fs::metadata(path))? {
-            Some(folder) => self.within(path, &folder, true, found),
-            None => Ok(()),
-        }
-    }
-
-    fn within(
-        &self,
-        path: &Path,
-        folder: &fs::Metadata,
-        inside: bool,
-        found: &mut PodProcesses,
-    ) -> io::Result<()> {
-        if inside {
-            found.pids.extend(processes_in(path)?);
-        }
-        if folder.nlink() == LEAF { Ok(()) } else { self.below(path, inside, found) }
-    }
-
-    fn below(&self, path: &Path, inside: bool, found: &mut PodProcesses) -> io::Result<()> {
-        let Some(entries) = unless_removed(fs::read_dir(path))? else { return Ok(()) };
-        for entry in entries {
-            let Some(entry) = unless_removed(entry)? else { break };
-            // Links are other names of trees, such as `cpu` for `cpu,cpuacct`.
-            if !unless_removed(entry.file_type())?.is_some_and(|kind| kind.is_dir()) {
-                continue;
-            }
-            if inside {
-                self.inside(&entry.path(), found)?;
-                continue;
-            }
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            let is_named = self.folder.is_named(&name);
-            if is_named || self.folder.may_be_below(&name) {
-                self.through(&entry.path(), is_named, found)?;
-            }
-        }
-        Ok(())
-    }
-}
 
 fn processes_in(folder: &Path) -> io::Result<Vec<u32>> {
     let list = |file| unless_removed(fs::read_to_string(folder.join(file)));

@@ -1,11 +1,11 @@
 //! Whether a pod has a file system: its processes, and what is mounted where they live.
 
-use super::namespaces::{namespace_in, own_namespace, placed};
-use super::pod_processes::CgroupTrees;
+use super::inspection::{Inspection, namespace_in};
+use super::namespaces::{own_namespace, placed};
+use super::pod_processes::PodProcesses;
 use super::proc::{Proc, Task};
-use super::question::{Filter, Question, Why};
-use super::scan::{Asked, Party, Response, Scan};
-use crate::model::disk::device::DeviceNumber;
+use super::question::{Door, Question, Why};
+use super::scan::Party;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{Holder, NamespaceId, PodUsers};
@@ -16,29 +16,16 @@ use std::path::PathBuf;
 /// More rounds than a pod's start or end takes; one takes about a millisecond.
 const ROUNDS: usize = 64;
 
-/// What is asked about a pod.
-pub(super) struct PodQuestion<'a> {
-    pub(super) scan: &'a mut Scan,
-    pub(super) proc: &'a Proc,
-    pub(super) filter: &'a Filter,
-    pub(super) pod: &'a ConsumerId,
-    /// The namespace whose processes do not count.
-    pub(super) except: NamespaceId,
-    /// The mounts of this thread's namespace.
-    pub(super) own: &'a MountTable,
-}
-
-impl PodQuestion<'_> {
-    /// The pod's processes that have one of the file systems. None is only answered after two
-    /// rounds with the same processes: one that was started between the reading of the list and
-    /// the reading of its starter is in the next list.
-    pub(super) fn answer(&mut self, trees: &CgroupTrees) -> Result<PodUsers> {
+impl Inspection<'_> {
+    /// The pod's processes that have one of the file systems; those in the namespace `except` do not count. None is only
+    /// answered after two rounds with the same processes: one that was started between the reading of the list and the
+    /// reading of its starter is in the next list.
+    pub(super) fn pod_users(&mut self, pod: &ConsumerId, except: NamespaceId) -> Result<PodUsers> {
         let mut last = None;
         for _ in 0..ROUNDS {
-            let called = trees
-                .of_pod(self.proc, self.pod)
+            let called = PodProcesses::of(pod, &self.proc)
                 .map_err(|error| Error::io("list the pod's processes", &error))?;
-            let holders = self.among(&called.pids)?;
+            let holders = self.among(pod, &called.pids, except)?;
             if !holders.is_empty() || last.as_ref() == Some(&called) {
                 return Ok(PodUsers { holders, has_cgroup: called.has_folder });
             }
@@ -49,48 +36,59 @@ impl PodQuestion<'_> {
         )))
     }
 
-    fn among(&mut self, pids: &BTreeSet<u32>) -> Result<Vec<Holder>> {
+    fn among(
+        &mut self,
+        pod: &ConsumerId,
+        pids: &BTreeSet<u32>,
+        except: NamespaceId,
+    ) -> Result<Vec<Holder>> {
         let mut tasks = Vec::new();
         for pid in pids {
             let threads = self.proc.tasks(*pid);
             tasks.extend(threads.map_err(|error| Error::io("list a process's threads", &error))?);
         }
-        let place = |task: &Task| Question::Place { task: *task, or_another: false };
-        let placed_at = self.ask(tasks.iter().map(place).collect())?;
+        let of_pod = |question| (Party::Pod(pod.clone()), question);
+        let place = |task: &Task| of_pod(Question::Place(*task));
+        let asked: Vec<_> = tasks.iter().map(place).collect();
+        let placed_at = self.ask(&asked)?;
         let mut by_namespace: BTreeMap<NamespaceId, Vec<Task>> = BTreeMap::new();
         let mut closed = Vec::new();
         for (task, told) in tasks.into_iter().zip(placed_at) {
             match told.result() {
                 Ok(found) => match found.iter().find_map(placed) {
-                    Some((_, id)) if id != self.except => {
+                    Some((_, id)) if id != except => {
                         by_namespace.entry(id).or_default().push(task);
                     }
                     _ => {}
                 },
-                Err(why) if why.is_lack() => return Err(unread(self.proc, &[task], &why)),
+                Err(why) if why.is_lack() => return Err(unread(&self.proc, &[task], &why)),
                 Err(why) => closed.push((task, why)),
             }
         }
         let mut holders = Vec::new();
-        let table = |(id, tasks): (&NamespaceId, &Vec<Task>)| Question::Table {
-            namespace: id.0,
-            tasks: tasks.clone(),
+        let table = |(id, tasks): (&NamespaceId, &Vec<Task>)| {
+            let doors = tasks.iter().map(|task| Door::Task(*task)).collect();
+            of_pod(Question::Table { namespace: id.0, doors })
         };
         let mut known = BTreeSet::new();
-        let tables = self.ask(by_namespace.iter().map(table).collect())?;
+        let asked: Vec<_> = by_namespace.iter().map(table).collect();
+        let tables = self.ask(&asked)?;
         for (tasks, told) in by_namespace.values().zip(tables) {
-            let found = told.result().map_err(|why| unread(self.proc, tasks, &why))?;
+            let found = told.result().map_err(|why| unread(&self.proc, tasks, &why))?;
             if let Some(one) = namespace_in(&found, None, Vec::new(), Party::Root)? {
                 self.add(&mut holders, tasks, &one.table)?;
                 known.insert(one.first);
             }
         }
-        let listed = self.ask(closed.iter().map(|(task, _)| Question::Listed(*task)).collect())?;
+        let listed = closed.iter().map(|(task, _)| of_pod(Question::Listed(*task)));
+        let asked: Vec<_> = listed.collect();
+        let listed = self.ask(&asked)?;
         for ((task, why), told) in closed.iter().zip(listed) {
-            let found = told.result().map_err(|why| unread(self.proc, &[*task], &why))?;
+            let found = told.result().map_err(|why| unread(&self.proc, &[*task], &why))?;
             let Some(one) = namespace_in(&found, None, vec![*task], Party::Root)? else { continue };
-            if self.except == own_namespace(self.proc)?
-                && one.has_any(self.own.mounts().iter().map(|mount| mount.id))
+            let own = self.proc.own_table()?;
+            if except == own_namespace(&self.proc)?
+                && one.has_any(own.mounts().iter().map(|mount| mount.id))
             {
                 continue;
             }
@@ -99,22 +97,16 @@ impl PodQuestion<'_> {
             // It may live below a root of its own, and have mounts that it does not list.
             let hides = !matches!(why, Why::Failed(_)) && !known.contains(&one.first);
             if hides && holders.len() == before {
-                return Err(unread(self.proc, &[*task], why));
+                return Err(unread(&self.proc, &[*task], why));
             }
         }
         Ok(holders)
     }
 
-    fn ask(&mut self, questions: Vec<Question>) -> Result<Vec<Response>> {
-        let asked = questions.into_iter().map(|question| Asked { question, owner: None });
-        let told = self.scan.ask(self.proc, self.filter, asked);
-        told.map_err(|error| Error::io("read the pod's processes", &error))
-    }
-
     /// Adds the processes of a namespace with these mounts, if any is of the file systems.
     fn add(&self, holders: &mut Vec<Holder>, tasks: &[Task], table: &MountTable) -> Result<()> {
-        let is_asked = |number: &DeviceNumber| self.filter.numbers.contains(number);
-        let mounts = table.mounts().iter().filter(|mount| is_asked(&mount.number));
+        let numbers = &self.filter.numbers;
+        let mounts = table.mounts().iter().filter(|mount| numbers.contains(&mount.number));
         let places: Vec<PathBuf> = mounts.map(|mount| mount.target.clone()).collect();
         if places.is_empty() {
             return Ok(());
@@ -122,7 +114,7 @@ impl PodQuestion<'_> {
         let mut pids: Vec<u32> = tasks.iter().map(|task| task.pid).collect();
         pids.dedup();
         for pid in pids {
-            let process = self.proc.describe(pid);
+            let process = self.proc.process(pid);
             let process = process.map_err(|error| Error::io("tell whose a process is", &error))?;
             holders.push(Holder { process, places: places.clone() });
         }
@@ -132,7 +124,7 @@ impl PodQuestion<'_> {
 
 /// Whose mounts could not be read, and what ends it.
 fn unread(proc: &Proc, tasks: &[Task], why: &Why) -> Error {
-    let process = tasks.iter().find_map(|task| proc.describe(task.pid).ok());
+    let process = tasks.iter().find_map(|task| proc.process(task.pid).ok());
     let process = process.map_or_else(String::new, |one| format!("process {one}: "));
     let kill = tasks.first().filter(|_| !matches!(why, Why::Failed(_)));
     let kill = kill.map_or_else(String::new, |task| format!("; to end it: kill {}", task.pid));

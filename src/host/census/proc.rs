@@ -8,8 +8,8 @@ use crate::model::error::{Error, Result};
 use crate::model::mount::disk_users::{NamespaceId, Process};
 use crate::model::mount::mountinfo::{MountTable, mount_of_descriptor};
 use crate::mount_tables;
-use nix::fcntl::{AtFlags, OFlag, openat, readlinkat};
-use nix::sys::stat::{Mode, fstatat};
+use nix::fcntl::{OFlag, openat, readlinkat};
+use nix::sys::stat::Mode;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, File};
@@ -22,6 +22,7 @@ use std::time::Instant;
 /// One thread, in whose place most of `/proc` can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Task {
+    /// The process.
     pub(super) pid: u32,
     /// The thread, if it is not the first one.
     thread: Option<u32>,
@@ -47,10 +48,10 @@ impl fmt::Display for Task {
 /// Each question of the census opens one of its own, and what is kept here is kept for that question alone.
 #[derive(Debug)]
 pub(super) struct Proc {
-    root: PathBuf,
+    pub(super) root: PathBuf,
     folder: File,
     /// Whose cgroups are believed.
-    trusted: u32,
+    pub(super) trusted: u32,
     /// The mounts of the thread that asks, read once.
     own: OnceLock<Arc<MountTable>>,
     makers: OnceLock<Makers>,
@@ -64,19 +65,10 @@ impl Proc {
         Ok(Self { root: root.to_owned(), folder, trusted, own, makers })
     }
 
-    /// The user whose cgroups are believed.
-    pub(super) fn trusted(&self) -> u32 {
-        self.trusted
-    }
-
     /// Whether root made a folder of a cgroup tree, and all above it.
     pub(super) fn is_made_by_root(&self, step: Step<'_>) -> bool {
-        let makers = || Makers::new(self.own_table().unwrap_or_default(), self.trusted);
+        let makers = || Makers::new(&self.own_table().unwrap_or_default(), self.trusted);
         self.makers.get_or_init(makers).is_roots(step)
-    }
-
-    pub(super) fn root(&self) -> &Path {
-        &self.root
     }
 
     /// The processes of this moment.
@@ -99,16 +91,8 @@ impl Proc {
 
     /// The threads of a process; none if it has ended.
     pub(super) fn tasks(&self, pid: u32) -> io::Result<Vec<Task>> {
-        /// The folder of threads with the first one alone: two links of a folder and its own.
-        const ALONE: u64 = 3;
-        let folder = format!("{pid}/task");
-        let found = fstatat(&self.folder, folder.as_str(), AtFlags::empty());
-        let threads = found.map_err(io::Error::from).and_then(|found| match found.st_nlink {
-            ALONE => Ok(vec![pid]),
-            _ => numbers_in(&self.root.join(folder)),
-        });
         let task = |thread| Task { pid, thread: (thread != pid).then_some(thread) };
-        match threads {
+        match numbers_in(&self.root.join(format!("{pid}/task"))) {
             Ok(threads) => Ok(threads.into_iter().map(task).collect()),
             Err(error) if has_ended(&error) => Ok(Vec::new()),
             Err(error) => Err(error),
@@ -197,28 +181,13 @@ impl Proc {
     }
 
     /// A process as people know it. Anything that is closed to us, or gone, is left out.
-    pub(super) fn describe(&self, pid: u32) -> io::Result<Process> {
-        let process = self.classify(pid)?;
-        let user = process.user.map_or_else(|| self.user(pid), |user| Ok(Some(user)))?;
-        Ok(Process { command: self.command(pid)?, user, ..process })
-    }
-
-    /// The owner of a process: a pod or a container, or else a user.
-    pub(super) fn classify(&self, pid: u32) -> io::Result<Process> {
+    pub(super) fn process(&self, pid: u32) -> io::Result<Process> {
         let owner = Owner::of(&self.text(pid, "cgroup")?, |step| self.is_made_by_root(step));
-        let is_contained = owner.pod.is_some() || owner.container.is_some();
-        let user = if is_contained { None } else { self.user(pid)? };
-        Ok(Process { pid, command: String::new(), owner, user })
-    }
-
-    pub(super) fn command(&self, pid: u32) -> io::Result<String> {
-        Ok(self.text(pid, "comm")?.trim_end_matches('\n').to_owned())
-    }
-
-    fn user(&self, pid: u32) -> io::Result<Option<u32>> {
         let status = self.text(pid, "status")?;
+        let command = fact_of(&status, "Name:").unwrap_or_default().to_owned();
         let users = fact_of(&status, "Uid:");
-        Ok(users.and_then(|users| users.split_whitespace().next()?.parse().ok()))
+        let user = users.and_then(|users| users.split_whitespace().next()?.parse().ok());
+        Ok(Process { pid, command, owner, user })
     }
 
     fn text(&self, pid: u32, file: &str) -> io::Result<String> {
@@ -227,13 +196,8 @@ impl Proc {
     }
 }
 
-/// The processes of this moment.
-pub(super) fn pids(proc: &Proc) -> Result<Vec<u32>> {
-    proc.pids().map_err(|error| Error::io("list this machine's processes", &error))
-}
-
 /// What a line of `/proc/PID/status` says.
-fn fact_of<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn fact_of<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 

@@ -30,6 +30,7 @@ pub(super) struct Batch {
 /// depends on the volumes in question and not on how many mounts users make.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Filter {
+    /// The file systems.
     pub(super) numbers: Vec<DeviceNumber>,
     /// Also mounts whose source is one of our labels at or below this path.
     pub(super) label: Option<PathBuf>,
@@ -39,10 +40,10 @@ pub(super) struct Filter {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Question {
-    /// The mount namespace of a thread; with `or_another`, of another one of its process if it has ended.
-    Place { task: Task, or_another: bool },
-    /// The mounts of the namespace in which these live.
-    Table { namespace: u64, tasks: Vec<Task> },
+    /// The mount namespace of a thread, or of another one of its process if it has ended.
+    Place(Task),
+    /// The mounts of a namespace, where these live or to which these lead.
+    Table { namespace: u64, doors: Vec<Door> },
     /// The mounts that a thread lists, with the servers among them: readable also while the thread's links
     /// are not.
     Listed(Task),
@@ -50,12 +51,10 @@ pub(super) enum Question {
     List { these: Vec<u64>, is_only: bool },
     /// The mounts of namespaces that the kernel lists.
     Enter(Vec<u64>),
-    /// The mounts of a namespace to which one of these leads.
-    EnterBy { namespace: u64, doors: Vec<Door> },
     /// What of a process keeps a mount namespace alive.
     References(u32),
     /// What a process holds of the file systems.
-    Files { pid: u32, namespace: Option<u64> },
+    Files(u32),
     /// What is behind a loop device: its name, number and node, the file as the kernel spells it, and
     /// whether that file may be on one of the file systems.
     Loop { node: PathBuf, number: DeviceNumber, file: OsString, may_be_ours: bool },
@@ -64,9 +63,9 @@ pub(super) enum Question {
     /// The ids of the ext file systems that are mounted where these live.
     ExtIds(Vec<Task>),
     /// Opens a namespace: by one of these, else by the kernel's list.
-    Open { namespace: u64, doors: Vec<Door>, is_listed: bool },
-    /// The state of a process, and when it began.
-    State(u32),
+    Open { namespace: u64, doors: Vec<Door> },
+    /// When a process began.
+    Began(u32),
 }
 
 /// A way to a mount namespace. Each is a name that others may have given to something else meanwhile.
@@ -105,9 +104,12 @@ pub(super) enum Found {
     },
     /// So many more namespaces of ordinary users are listed.
     More(usize),
+    /// The lines of a mount table that the filter asks for.
     Table {
         namespace: Option<u64>,
-        table: Excerpt,
+        lines: Bytes,
+        /// The id of the table's first mount: ids are unique, so it tells which namespace a table is of.
+        first: u32,
     },
     Unread {
         namespace: u64,
@@ -131,16 +133,24 @@ pub(super) enum Found {
         why: String,
     },
     ExtId(DeviceNumber, u64),
-    State(char, u64),
+    Began(u64),
+    /// The reader's descriptor of a namespace, which it closes when it is asked again.
+    Opened(i32),
     Yes,
 }
 
-/// The lines of a mount table that the filter asks for.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Excerpt {
-    pub(super) lines: Vec<u8>,
-    /// The id of the table's first mount: ids are unique, so it tells which namespace a table is of.
-    pub(super) first: u32,
+/// Bytes that need not be UTF-8, each as the character of its number: a list of numbers takes four times as long.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Bytes(String);
+
+impl Bytes {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self(bytes.iter().copied().map(char::from).collect())
+    }
+
+    pub(super) fn get(&self) -> Vec<u8> {
+        self.0.chars().filter_map(|one| u8::try_from(one).ok()).collect()
+    }
 }
 
 /// Why a question has no whole answer.
@@ -173,6 +183,7 @@ impl Why {
     }
 }
 
+/// An error of the kernel.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct KernelError {
     errno: Option<i32>,

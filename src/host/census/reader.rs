@@ -5,31 +5,21 @@
 //! (`scan.rs`). It does nothing but read.
 
 use super::answers::Reading;
-use super::question::{Batch, Line, Why};
+use super::question::Line;
 use crate::descriptors::close_range;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
-use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
-use std::fs::File;
-use std::io::{self, IoSlice, Read, Seek, Write};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
-use std::time::{Duration, Instant};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, RawFd};
+use std::os::unix::net::UnixStream;
 
 /// The argument with which this program is one.
 pub const WORD: &str = "--read-processes";
+/// What it says on its line when it has begun, and when a batch is answered.
+const DONE: &[u8] = b"d";
 
-/// What a reader says on its line.
-pub(super) const READY: u8 = b'r';
-pub(super) const DONE: u8 = b'd';
-/// What is said to it.
-pub(super) const GO: u8 = b'g';
-
-/// Where a reader has its line, its questions and its answers.
-const LINE_QUESTIONS_ANSWERS: [RawFd; 3] = [0, 1, 2];
-
-/// Answers batch after batch, until the parent closes the line; answers the exit status.
+/// Answers batch after batch, until the parent closes its end; answers the exit status.
 #[must_use]
-#[allow(unsafe_code)]
 pub fn serve(arguments: &[std::ffi::OsString]) -> u8 {
     let [proc, trusted] = arguments else { return 2 };
     let Some(trusted) = trusted.to_str().and_then(|text| text.parse().ok()) else { return 2 };
@@ -42,72 +32,23 @@ pub fn serve(arguments: &[std::ffi::OsString]) -> u8 {
         return 1;
     }
     close_range(3, RawFd::MAX);
-    // SAFETY: the parent gave this process these three, and no other code here uses them.
-    let [line, questions, answers] =
-        LINE_QUESTIONS_ANSWERS.map(|number| unsafe { File::from_raw_fd(number) });
-    let Ok(reading) = Reading::begin(proc.as_ref(), trusted) else { return 1 };
-    if say(&line, READY, None).is_err() {
-        return 1;
-    }
-    let mut word = [0];
-    while matches!((&line).read(&mut word), Ok(1)) && word[0] == GO {
-        if batch(&reading, (&questions, &answers), &line).is_err() {
-            return 1;
-        }
-    }
-    0
+    let Ok(mut reading) = Reading::begin(proc.as_ref(), trusted) else { return 1 };
+    u8::from(answer(&mut reading).is_err())
 }
 
-fn batch(
-    reading: &Reading,
-    (questions, mut answers): (&File, &File),
-    line: &File,
-) -> io::Result<()> {
-    let mut text = Vec::new();
-    let mut from = questions;
-    from.rewind()?;
-    from.read_to_end(&mut text)?;
-    answers.rewind()?;
-    let batch: Batch = serde_json::from_slice(&text)?;
-    let start = Instant::now();
-    let end = start + Duration::from_millis(batch.limit);
-    let slice = start + Duration::from_millis(batch.slice);
-    let mut opened = None;
-    reading.forget();
-    for (at, question) in batch.questions.iter().enumerate() {
-        let begin = Instant::now();
-        if at > 0 && begin >= slice {
-            break;
-        }
-        let until = end.min(begin + Duration::from_millis(batch.each));
-        let mut found = |found| write_line(answers, &Line::Found(found));
-        let ended = match reading.answer(question, &batch.filter, until, &mut found) {
-            Ok(file) => {
-                opened = file.or(opened);
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Why::Late),
-            Err(error) => Err(Why::Failed(error.into())),
-        };
-        let took = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
-        write_line(answers, &Line::End(ended, took))?;
+fn answer(reading: &mut Reading) -> io::Result<()> {
+    let mut line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut answers = io::stdout().lock();
+    // One write each: a reader that stalls or is killed leaves whole lines.
+    let mut say = |line: Line| {
+        let mut bytes = serde_json::to_vec(&line)?;
+        bytes.push(b'\n');
+        answers.write_all(&bytes)
+    };
+    line.write_all(DONE)?;
+    for batch in BufReader::new(line.try_clone()?).lines() {
+        reading.answer_all(&serde_json::from_str(&batch?)?, &mut say)?;
+        line.write_all(DONE)?;
     }
-    answers.flush()?;
-    say(line, DONE, opened.as_ref())
-}
-
-/// One write each: a reader that is killed leaves whole lines.
-fn write_line(mut to: &File, line: &Line) -> io::Result<()> {
-    let mut bytes = serde_json::to_vec(line)?;
-    bytes.push(b'\n');
-    to.write_all(&bytes)
-}
-
-fn say(line: &File, word: u8, file: Option<&File>) -> io::Result<()> {
-    let files: Vec<RawFd> = file.iter().map(|file| file.as_raw_fd()).collect();
-    let along = [ControlMessage::ScmRights(&files)];
-    let along = if files.is_empty() { &[][..] } else { &along[..] };
-    let parts = [IoSlice::new(std::slice::from_ref(&word))];
-    sendmsg::<UnixAddr>(line.as_raw_fd(), &parts, along, MsgFlags::MSG_NOSIGNAL, None)?;
     Ok(())
 }

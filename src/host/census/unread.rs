@@ -1,12 +1,13 @@
 //! What a scan could not read: whose it is, for which volumes it counts, and what ends it.
 
 use super::answers::is_of_a_server;
-use super::proc::{Proc, Task};
-use super::question::Why;
-use super::roster::Roster;
+use super::inspection::{Inspection, namespace_in};
+use super::proc::Task;
+use super::question::{Question, Why};
 use super::scan::{Class, Party};
 use crate::files;
 use crate::model::disk::device::DeviceNumber;
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{NamespaceId, Untold, plain};
 use crate::model::mount::mountinfo::{Mount, MountTable};
@@ -20,164 +21,144 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 /// So many ways out are named.
 const MOST_WAYS: usize = 3;
 
-/// What was not read, as it is found.
-#[derive(Debug, Default)]
-pub(super) struct Unread {
-    /// Whether who asks comes again for what took too long, and until then goes on without it.
-    comes_again: bool,
-    untold: Vec<Untold>,
-    later: Vec<Untold>,
-    processes: BTreeMap<u32, Why>,
-    /// Those of them whose mounts are known all the same.
-    seen: BTreeSet<u32>,
-    /// What ends the wait for a server, by the process that may wait for it.
-    servers: BTreeMap<u32, Vec<String>>,
-}
-
-impl Unread {
-    pub(super) fn of(comes_again: bool) -> Self {
-        Self { comes_again, ..Self::default() }
-    }
-
-    /// A later look may tell it.
-    pub(super) fn later(&mut self, what: String, why: &Why) {
-        self.later.push(Untold::of_unknown(what, why.text()));
-    }
-
-    /// Processes of which it is not known whose they are.
-    pub(super) fn unclassified(&mut self, processes: Vec<(u32, Why)>) {
-        for (pid, why) in processes {
-            self.later(format!("the owner of process {pid}"), &why);
+impl Inspection<'_> {
+    /// So many namespaces where no process lives, or the rest of the kernel's list; and the ordinary users who made them.
+    pub(super) fn unread_uninhabited(
+        &mut self,
+        count: Option<usize>,
+        users: Option<&[u32]>,
+        why: &Why,
+    ) {
+        let mut what = match count {
+            Some(0) => return,
+            Some(1) => "a mount namespace where no process lives".to_owned(),
+            Some(count) => format!("{count} mount namespaces where no process lives"),
+            None => "mount namespaces where no process lives".to_owned(),
+        };
+        let Some(users) = users else {
+            if why.is_lack() || self.unread.comes_again {
+                return self.unread.later(what, why);
+            }
+            return self.unread.untold.push(Untold::of_unknown(what, why.text()));
+        };
+        if count.is_some() {
+            what += ", made by ordinary users";
         }
-    }
-
-    /// A process, or all that it holds.
-    pub(super) fn process(&mut self, pid: u32, why: &Why) {
-        self.processes.insert(pid, why.clone());
-    }
-
-    /// A process lists its mounts, and they are all that its namespace has: then it hides none.
-    pub(super) fn seen(&mut self, pid: u32) {
-        self.seen.insert(pid);
+        let way_out = most_frequent(users).map(end_of_all);
+        self.unread.untold.push(Untold { way_out, ..Untold::of_unknown(what, why.text()) });
     }
 
     /// The mounts of a process that is placed by them.
-    pub(super) fn mounts_of(&mut self, pid: u32, (proc, owner): (&Proc, &Party), why: &Why) {
-        let is_shortage = is_shortage(owner, why);
-        if self.processes.contains_key(&pid) && !is_shortage {
-            return;
-        }
-        let process = proc.describe(pid).map_or_else(|_| pid.to_string(), |one| one.to_string());
-        let what = format!("the mounts of process {process}");
-        if is_shortage {
-            self.later(what, why);
-        } else {
-            self.untold.push(Untold::of_unknown(what, why.text()));
+    pub(super) fn unread_mounts(&mut self, pid: u32, owner: &Party, why: &Why) {
+        let what = format!("the mounts of process {}", self.process(pid));
+        if is_shortage(owner, why) {
+            self.unread.later(what, why);
+        } else if !self.unread.processes.contains_key(&pid) {
+            self.unread.untold.push(Untold::of_unknown(what, why.text()));
         }
     }
 
     /// A namespace of this owner, where these processes live; `is_awaited` is whether a later look is worth its time.
-    pub(super) fn namespace(
+    pub(super) fn unread_namespace(
         &mut self,
         (id, owner, is_awaited): (NamespaceId, &Party, bool),
         tasks: &[Task],
-        (proc, roster): (&Proc, &Roster),
         why: &Why,
     ) {
         let mut what = format!("mount namespace {id}");
         let mut way_out = None;
         if let Some(first) = tasks.first() {
-            let first = roster.describe(proc, first.pid);
-            let Ok(first) = first else {
-                return self.later(format!("whose process {} is", tasks[0].pid), why);
-            };
-            what += &format!(" of process {first}");
+            what += &format!(" of process {}", self.process(first.pid));
             way_out = end_of_process(first.pid, owner, why);
         }
+        let is_awaited = is_awaited && self.unread.comes_again;
         if is_shortage(owner, why) || matches!(why, Why::Late) && is_awaited {
-            return self.later(what, why);
+            return self.unread.later(what, why);
         }
-        let owners: BTreeSet<Party> = tasks.iter().map(|task| roster.party(task.pid)).collect();
-        self.untold.push(Untold { way_out, ..untold(what, why.text(), &owners, false) });
+        let owners: BTreeSet<Party> = tasks.iter().map(|task| self.party(task.pid)).collect();
+        let untold = untold(what, why.text(), &owners, false);
+        self.unread.untold.push(Untold { way_out, ..untold });
     }
 
-    /// Namespaces where no process lives; and the ordinary users who made them.
-    pub(super) fn uninhabited(&mut self, count: usize, users: Option<&[u32]>, why: &Why) {
-        let what = match count {
-            0 => return,
-            1 => "a mount namespace where no process lives".to_owned(),
-            count => format!("{count} mount namespaces where no process lives"),
-        };
-        let Some(users) = users else {
-            if why.is_lack() || self.comes_again {
-                return self.later(what, why);
+    /// What ends the wait for servers for which processes may wait that stalled, by what their mounts show.
+    fn ways_out(&mut self) -> Result<BTreeMap<u32, Vec<String>>> {
+        let stalled = self.unread.processes.iter().filter(|(_, why)| matches!(why, Why::Stalled));
+        let listed = |pid: u32| (self.party(pid), Question::Listed(Task::first_of(pid)));
+        let asked: Vec<_> = stalled.map(|(pid, _)| listed(*pid)).collect();
+        let mut ways = BTreeMap::new();
+        for ((owner, question), told) in asked.iter().zip(self.ask(&asked)?) {
+            if let Question::Listed(task) = question
+                && let Some(one) = namespace_in(&told.found, None, vec![*task], owner.clone())?
+            {
+                let servers = one.table.mounts().iter().filter(|mount| is_of_a_server(mount));
+                let servers = servers.filter_map(|mount| end_of_wait(mount, &self.all[0].table));
+                ways.insert(task.pid, servers.collect());
             }
-            return self.untold.push(Untold::of_unknown(what, why.text()));
-        };
-        let what = format!("{what}, made by ordinary users");
-        let way_out = most_frequent(users).map(end_of_all);
-        self.untold.push(Untold { way_out, ..Untold::of_unknown(what, why.text()) });
-    }
-
-    /// The kernel's list of namespaces was not read to its end.
-    pub(super) fn unlisted(&mut self, users: &[u32], why: &Why) {
-        let what = "mount namespaces where no process lives".to_owned();
-        let way_out = most_frequent(users).map(end_of_all);
-        self.untold.push(Untold { way_out, ..Untold::of_unknown(what, why.text()) });
-    }
-
-    /// Servers for which a process may wait, as its mounts show them.
-    pub(super) fn servers(&mut self, pid: u32, table: &MountTable, own: &MountTable) {
-        let ways = table.mounts().iter().filter(|mount| is_of_a_server(mount));
-        let ways = ways.filter_map(|mount| end_of_wait(mount, own));
-        self.servers.insert(pid, ways.collect());
+        }
+        Ok(ways)
     }
 
     /// All of it: what counts as it is, and what a later look may tell.
-    pub(super) fn told(mut self, proc: &Proc, roster: &Roster) -> (Vec<Untold>, Vec<Untold>) {
+    pub(super) fn report_unread(&mut self) -> Result<(Vec<Untold>, Vec<Untold>)> {
+        let servers = self.ways_out()?;
+        let mut unread = std::mem::take(&mut self.unread);
         let mut by_owner: BTreeMap<Party, Vec<(u32, Why)>> = BTreeMap::new();
-        for (pid, why) in std::mem::take(&mut self.processes) {
-            by_owner.entry(roster.party(pid)).or_default().push((pid, why));
+        for (pid, why) in unread.processes {
+            by_owner.entry(self.party(pid)).or_default().push((pid, why));
         }
-        let all_count = !by_owner.is_empty() && !has_pods(proc, roster);
+        let all_count = !by_owner.is_empty() && !self.has_pods();
         for (owner, mut processes) in by_owner {
             // What stalled itself is worth more than what was skipped for it.
             processes.sort_by_key(|(_, why)| !matches!(why, Why::Stalled));
-            let (first, why) = &processes[0];
-            let Ok(first) = roster.describe(proc, *first) else {
-                self.later(format!("whose process {first} is"), why);
-                continue;
-            };
-            let more = match processes.len() - 1 {
-                0 => String::new(),
-                count => format!(" and {count} more"),
-            };
-            let all = processes.iter().filter_map(|(pid, _)| self.servers.get(pid)).flatten();
-            let ways: BTreeSet<&String> = all.collect();
-            let ways = ways.into_iter().map(String::as_str).take(MOST_WAYS);
-            let (what, kill) = match (&owner, why) {
-                (Party::User(user), Why::Skipped) if processes.len() > 1 => {
-                    let what = format!("{} processes of user {user}", processes.len());
-                    (what, Some(end_of_all(*user)))
+            let (pid, why) = &processes[0];
+            let (what, kill) = match (&owner, why, processes.len()) {
+                (Party::User(user), Why::Skipped, count @ 2..) => {
+                    (format!("{count} processes of user {user}"), Some(end_of_all(*user)))
                 }
-                _ => (format!("process {first}{more}"), end_of_process(first.pid, &owner, why)),
+                (_, _, count) => {
+                    let mut what = format!("process {}", self.process(*pid));
+                    if count > 1 {
+                        what += &format!(" and {} more", count - 1);
+                    }
+                    (what, end_of_process(*pid, &owner, why))
+                }
             };
-            // A server may be one that others use too: so that comes last.
+            let ways = processes.iter().filter_map(|(pid, _)| servers.get(pid)).flatten();
+            let ways: BTreeSet<&String> = ways.collect();
+            // A server may be one that others use too: so that comes last. A killed process that is still there waits
+            // uninterruptibly: another signal does not end that.
             let way_out = kill.map(|kill| {
-                let ways: Vec<&str> = ways.collect();
-                // A killed process that is still there waits uninterruptibly: another signal does not end that.
-                let kill = (ways.is_empty() || !proc.is_killed(first.pid)).then_some(kill.as_str());
-                kill.into_iter().chain(ways).collect::<Vec<&str>>().join(", or ")
+                let kill = (ways.is_empty() || !self.proc.is_killed(*pid)).then_some(&kill);
+                let ways = ways.iter().copied().take(MOST_WAYS);
+                let all: Vec<&str> = kill.into_iter().chain(ways).map(String::as_str).collect();
+                all.join(", or ")
             });
             let text = match why {
                 Why::Late if owner == Party::Root => "timed out before it was read".to_owned(),
                 why => why.text(),
             };
-            let hides = processes.iter().any(|(pid, _)| !self.seen.contains(pid));
+            let hides = processes.iter().any(|(pid, _)| !unread.seen.contains(pid));
             let owners = if hides { BTreeSet::from([owner]) } else { BTreeSet::new() };
-            self.untold.push(Untold { way_out, ..untold(what, text, &owners, hides && all_count) });
+            let untold = untold(what, text, &owners, hides && all_count);
+            unread.untold.push(Untold { way_out, ..untold });
         }
-        (self.untold, self.later)
+        Ok((unread.untold, unread.later))
+    }
+
+    /// What hides where we could not look for want of a descriptor may be what is looked for. A heal, which
+    /// takes nothing from those it does not see, goes on; all others are told nothing.
+    pub(super) fn must_be_whole(&mut self) -> Result<Vec<Untold>> {
+        let (untold, later) = self.report_unread()?;
+        later.first().map_or(Ok(untold), |first| Err(Error::new(Kind::Host, first.to_string())))
+    }
+
+    /// Whether this machine has cgroups of pods: without them a container's process cannot be told from another one.
+    fn has_pods(&self) -> bool {
+        let trees = self.all[0].table.mounts().iter();
+        let mut trees = trees.filter(|mount| mount.fs_type.starts_with("cgroup"));
+        let is_kubelets = |name: String| name.starts_with("kubepods");
+        trees.any(|tree| files::names_in(&tree.target).into_iter().any(is_kubelets))
+            || self.processes.values().any(|process| process.owner.pod.is_some())
     }
 }
 
@@ -239,15 +220,6 @@ fn end_of_process(pid: u32, owner: &Party, why: &Why) -> Option<String> {
 /// Ends what a user started in sessions. Containers may run as the same user: `pkill -u` would end them too.
 fn end_of_all(user: u32) -> String {
     format!("loginctl kill-user --signal=KILL {user}")
-}
-
-/// Whether this machine has cgroups of pods: without them a container's process cannot be told from another one.
-fn has_pods(proc: &Proc, roster: &Roster) -> bool {
-    let trees = proc.own_table().unwrap_or_default();
-    let trees = trees.mounts().iter().filter(|mount| mount.fs_type.starts_with("cgroup"));
-    let is_kubelets = |name: String| name.starts_with("kubepods");
-    trees.into_iter().any(|tree| files::names_in(&tree.target).into_iter().any(is_kubelets))
-        || roster.has_pods()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const TRACE: u64 = 1 << 19;
 
 /// What stands between us and the machine's processes, if anything does.
 pub(super) fn obstacle(proc: &Proc, own: &MountTable) -> Option<String> {
-    let root = proc.root().display();
+    let root = proc.root.display();
     let namespace = |kind: &str| {
         let link = proc.link(&format!("self/ns/{kind}")).ok()?;
         number_of_link(link.to_str()?, kind)
@@ -49,7 +49,7 @@ pub(super) fn obstacle(proc: &Proc, own: &MountTable) -> Option<String> {
 }
 
 fn hiding_option(proc: &Proc, own: &MountTable) -> Option<String> {
-    let mount = own.covering(proc.root())?;
+    let mount = own.covering(&proc.root)?;
     let mut options = mount.super_options.split(',');
     let hides = |option: &&str| {
         option.strip_prefix("hidepid=").is_some_and(|value| !matches!(value, "0" | "off"))

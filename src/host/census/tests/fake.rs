@@ -58,10 +58,10 @@ impl Machine {
 
     /// A process in a mount namespace, without mounts yet.
     pub(super) fn process(&self, pid: u32, namespace: u64) {
-        for folder in ["ns", "task/0", "fd", "fdinfo"] {
+        for folder in ["ns", &format!("task/{pid}"), "fd", "fdinfo"] {
             fs::create_dir_all(self.path(&format!("proc/{pid}/{folder}"))).unwrap();
         }
-        for (file, text) in [("comm", "program\n"), ("cgroup", "0::/\n"), ("maps", "")] {
+        for (file, text) in [("status", "Name:\tprogram\n"), ("cgroup", "0::/\n"), ("maps", "")] {
             self.write(&format!("proc/{pid}/{file}"), text);
         }
         self.link(&format!("proc/{pid}/ns/mnt"), &format!("mnt:[{namespace}]"));

@@ -3,7 +3,7 @@
 use super::fake::{Machine, OURS};
 use super::{OTHER, UID, VOLUME};
 use crate::census::proc::Task;
-use crate::census::question::{Batch, Excerpt, Found, Question, Why};
+use crate::census::question::{Batch, Bytes, Found, Question, Why};
 use crate::census::scan::{Budget, Response, Start};
 use crate::model::mount::disk_users::{Answer, NamespaceUses};
 use crate::ports::host::Census;
@@ -27,7 +27,7 @@ fn answers(batch: &Batch, list: u64, other: u64) -> Vec<(Response, Duration)> {
                 let maker = |namespace| Found::Maker { namespace, user: Some(USER) };
                 ((100..4196).map(maker).chain([Found::More(92_000)]).collect(), list)
             }
-            Question::Place { task, .. } => {
+            Question::Place(task) => {
                 let namespace = if task.pid < MANY { OURS + u64::from(task.pid) } else { OURS };
                 let took = if task.pid < MANY { 0 } else { other };
                 (vec![Found::Namespace { task: *task, namespace }], took)
@@ -47,8 +47,8 @@ fn answers(batch: &Batch, list: u64, other: u64) -> Vec<(Response, Duration)> {
 }
 
 fn table(namespace: u64) -> Found {
-    let (lines, first) = (super::WITH_IT.as_bytes().to_vec(), 90);
-    Found::Table { namespace: Some(namespace), table: Excerpt { lines, first } }
+    let (lines, first) = (Bytes::of(super::WITH_IT.as_bytes()), 90);
+    Found::Table { namespace: Some(namespace), lines, first }
 }
 
 /// A machine with a process of a pod, process 7, and 40 processes in this cgroup.
@@ -77,6 +77,7 @@ fn uses(
     let mut census = machine.census();
     census.start = Start::Scripted(script);
     census.budget = Budget { system: Duration::from_secs(3), users: Duration::from_secs(1) };
+    let census = census.of_another_call();
     let look = || match census.namespaces_with(&[VOLUME]) {
         Answer::Told(uses) => uses,
         Answer::CannotTell(why) => panic!("{why}"),
