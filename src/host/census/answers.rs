@@ -1,7 +1,8 @@
 //! What a reader reads to answer a question.
 
-use super::proc::{Proc, Task, has_ended};
-use super::question::{Batch, Bytes, Door, Filter, Found, Line, Question, Why};
+use super::proc::{INITIAL_USERS, Proc, Task, has_ended, named_by};
+use super::question::{Batch, Door, Excerpt, Filter, Found, Line, Question, Why};
+use super::scan::SLICE;
 use crate::kernel::{self, Direction, FileLocation, loop_status, mount_namespace_beside, place_of};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::errno_text;
@@ -25,10 +26,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// `PROC_USER_INIT_INO`: the user namespace of the machine itself.
-const INITIAL_USERS: u64 = 0xEFFF_FFFD;
 /// `NSFS_MAGIC` of linux/magic.h; before Linux 3.19 namespaces were files of `/proc`.
 const NAMESPACES: [FsType; 2] = [FsType(0x6e73_6673), nix::sys::statfs::PROC_SUPER_MAGIC];
 /// What the kernel appends to the path of a file that was removed.
@@ -42,65 +41,43 @@ const MOST_OF_USERS: usize = 4096;
 /// So often the time is looked at.
 const CLOCK_EVERY: usize = 64;
 
-/// A mount table by the ids of its mounts.
-#[derive(Debug, Default)]
+/// The mounts of the namespace where a process lives.
 struct Mounts {
     table: MountTable,
-    by_id: HashMap<u32, usize>,
+    /// By the id of a mount, with those of this thread's namespace: its file system, and whether device nodes work there.
+    by_id: ById,
 }
 
-impl Mounts {
-    fn of(text: &[u8]) -> io::Result<Self> {
-        let table = parsed(text)?;
-        let by_id = table.mounts().iter().enumerate().map(|(at, mount)| (mount.id, at)).collect();
-        Ok(Self { table, by_id })
-    }
+type ById = HashMap<u32, (DeviceNumber, bool)>;
 
-    fn get(&self, id: u32) -> Option<&Mount> {
-        self.by_id.get(&id).map(|at| &self.table.mounts()[*at])
-    }
+fn by_id(table: &MountTable) -> impl Iterator<Item = (u32, (DeviceNumber, bool))> {
+    table.mounts().iter().map(|mount| (mount.id, (mount.number, may_have_disks(mount))))
 }
 
-/// What a reader keeps between batches.
-#[derive(Debug)]
-pub(super) struct Reading {
-    proc: Proc,
-    /// The namespace that was opened last.
-    opened: Option<File>,
-}
-
-impl Reading {
-    pub(super) fn begin(proc: &Path, trusted: u32) -> io::Result<Self> {
-        let proc = Proc::at(proc, trusted).map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(Self { proc, opened: None })
-    }
-
-    /// Tells what it finds, and the end of each question, until the time for the batch or its slice is over.
-    pub(super) fn answer_all(
-        &mut self,
-        batch: &Batch,
-        say: &mut dyn FnMut(Line) -> io::Result<()>,
-    ) -> io::Result<()> {
-        self.opened = None;
-        let until = Instant::now();
-        let after = |milliseconds| until + Duration::from_millis(milliseconds);
-        let (proc, opened, filter) = (&self.proc, &mut self.opened, &batch.filter);
-        let mut answering = Answering { proc, filter, until, say, opened, own: None, last: None };
-        for (at, question) in batch.questions.iter().enumerate() {
-            let begin = Instant::now();
-            if at > 0 && begin >= after(batch.slice) {
-                break;
-            }
-            answering.until = after(batch.limit).min(begin + Duration::from_millis(batch.each));
-            let ended = answering.answer(question).map_err(|error| match error.kind() {
-                io::ErrorKind::TimedOut => Why::Late,
-                _ => Why::Failed(error.into()),
-            });
-            let took = u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX);
-            (answering.say)(Line::End(ended, took))?;
+/// Tells what it finds, and the end of each question, until the time for the batch or its slice is over. What it opens
+/// stays open until it is asked again.
+pub(super) fn answer_all(
+    proc: &Proc,
+    batch: &Batch,
+    opened: &mut Option<File>,
+    say: &mut dyn FnMut(Line) -> io::Result<()>,
+) -> io::Result<()> {
+    *opened = None;
+    let (until, filter) = (Instant::now(), &batch.filter);
+    let (slice, limit) = (until + SLICE, until + batch.limit);
+    let known = filter.known.clone();
+    let mut answering =
+        Answering { proc, filter, until, say, opened, known, own: None, last: None };
+    for (at, question) in batch.questions.iter().enumerate() {
+        let begin = Instant::now();
+        if at > 0 && begin >= slice {
+            break;
         }
-        Ok(())
+        answering.until = limit.min(begin + batch.each);
+        let ended = answering.answer(question).map_err(Why::from);
+        (answering.say)(Line::End(ended, begin.elapsed()))?;
     }
+    Ok(())
 }
 
 /// Answers the questions of one batch.
@@ -113,8 +90,9 @@ struct Answering<'a> {
     until: Instant,
     say: &'a mut dyn FnMut(Line) -> io::Result<()>,
     opened: &'a mut Option<File>,
+    known: BTreeSet<NamespaceId>,
     /// The mounts of this thread's namespace.
-    own: Option<Rc<Mounts>>,
+    own: Option<ById>,
     /// The mounts of the namespace whose files were asked for last.
     last: Option<(Option<NamespaceId>, Rc<Mounts>)>,
 }
@@ -123,23 +101,21 @@ impl Answering<'_> {
     /// Tells what it finds; an error of kind `TimedOut` if it was not done in time.
     fn answer(&mut self, question: &Question) -> io::Result<()> {
         match question {
-            Question::Place(task) => {
-                let (task, namespace) = self.place(*task)?;
-                self.tell(Found::Namespace { task, namespace })
-            }
-            Question::Table { namespace, doors } => self.table(*namespace, doors),
+            Question::Home(task) => self.home(*task),
             Question::Listed(task) => {
                 let text = self.proc.table(*task, self.until)?;
-                let (lines, first) = excerpt(&text, self.filter, true)?;
-                self.tell(Found::Table { namespace: None, lines, first })
+                self.tell(Found::Table(excerpt(&text, self.filter, true)?))
             }
             Question::List { these, is_only } => self.list(these, *is_only),
-            Question::Enter(namespaces) => self.enter_listed(namespaces),
+            Question::Enter(namespaces) => self.enter_listed(namespaces.clone()),
+            Question::EnterBy { namespace, doors } => {
+                let door = self.door_to(*namespace, doors)?.ok_or(Errno::ESRCH)?;
+                self.tell_inside(*namespace, &door)
+            }
             Question::References(pid) => self.references(*pid),
             Question::Files(pid) => self.files(*pid),
             Question::Loop { node, number, file, may_be_ours } => {
-                let numbers = &self.filter.numbers;
-                self.tell_if(is_behind(node, *number, file.as_ref(), *may_be_ours, numbers)?)
+                self.tell_if(self.is_behind(node, *number, file.as_ref(), *may_be_ours)?)
             }
             Question::Swap(area) => {
                 let place = place_at(area.as_ref())?;
@@ -181,57 +157,64 @@ impl Answering<'_> {
         Ok(())
     }
 
-    fn place(&self, task: Task) -> io::Result<(Task, u64)> {
-        let at = |task| self.proc.namespace(task).map(|id| (task, id.0));
-        match at(task) {
-            Err(error) if has_ended(&error) => {
-                let others = self.proc.tasks(task.pid)?.into_iter().filter(|one| *one != task);
-                for other in others {
-                    match at(other) {
-                        Err(error) if has_ended(&error) => {}
-                        placed => return placed,
-                    }
+    /// Where a thread lives, or another one of its process if it has ended.
+    fn place(&self, task: Task) -> io::Result<(Task, NamespaceId)> {
+        let at = |task: Task| self.proc.namespace(task).map(|id| (task, id));
+        let mut placed = at(task);
+        if placed.as_ref().is_err_and(has_ended) {
+            for other in self.proc.tasks(task.pid)?.into_iter().filter(|one| *one != task) {
+                placed = at(other);
+                if !placed.as_ref().is_err_and(has_ended) {
+                    break;
                 }
-                Err(error)
-            }
-            placed => placed,
-        }
-    }
-
-    /// The mounts of a namespace. A process whose root is a directory further down sees only what is mounted below
-    /// that: so one at the namespace's own root is asked, and where there is none this process goes in.
-    fn table(&mut self, namespace: u64, doors: &[Door]) -> io::Result<()> {
-        let door = self.door_to(namespace, doors);
-        let user = match &door {
-            Ok(Some(door)) => maker(door).ok().flatten(),
-            _ => None,
-        };
-        for door in doors {
-            let Door::Task(task) = door else { continue };
-            // For a process of another namespace the kernel spells the path from the root of that.
-            if !self.proc.link(&format!("{task}/root")).is_ok_and(|root| root == Path::new("/")) {
-                continue;
-            }
-            match self.proc.table(*task, self.until) {
-                Ok(text) => return self.tell_table(namespace, user, &text),
-                Err(error) if has_ended(&error) => {}
-                Err(error) => return Err(error),
             }
         }
-        self.tell_inside(namespace, &door?.ok_or(Errno::ESRCH)?)
+        placed
     }
 
-    fn tell_inside(&mut self, namespace: u64, door: &File) -> io::Result<()> {
+    fn home(&mut self, task: Task) -> io::Result<()> {
+        let (task, namespace) = self.place(task)?;
+        self.tell(Found::Home(task, namespace))?;
+        if self.known.contains(&namespace) {
+            return Ok(());
+        }
+        match self.table(task, namespace) {
+            Err(error) if has_ended(&error) => return Err(error),
+            Err(error) => self.tell(Found::Unread(namespace, error.into()))?,
+            Ok(()) => {}
+        }
+        self.known.insert(namespace);
+        Ok(())
+    }
+
+    /// The mounts where a process lives. If its root is a directory further down it sees only what is mounted below
+    /// that: then this process goes in.
+    fn table(&mut self, task: Task, namespace: NamespaceId) -> io::Result<()> {
+        let door = self.open_door(&Door::Task(task), namespace);
+        // For a process of another namespace the kernel spells the path from the root of that.
+        if !self.proc.link(&format!("{task}/root")).is_ok_and(|root| root == Path::new("/")) {
+            return self.tell_inside(namespace, &door?.ok_or(Errno::ESRCH)?);
+        }
+        let user = door.ok().flatten().and_then(|door| maker(&door).ok()).flatten();
+        let text = self.proc.table(task, self.until)?;
+        self.tell_table(namespace, user, &text)
+    }
+
+    fn tell_inside(&mut self, namespace: NamespaceId, door: &File) -> io::Result<()> {
         let user = maker(door)?;
         let read = || self.proc.read_table("thread-self/mountinfo", Some(self.until));
         let text = self.inside(door, read)??;
         self.tell_table(namespace, user, &text)
     }
 
-    fn tell_table(&mut self, namespace: u64, user: Option<u32>, text: &[u8]) -> io::Result<()> {
-        self.tell(Found::Maker { namespace, user })?;
-        let (lines, first) = excerpt(checked(text, user)?, self.filter, false)?;
-        self.tell(Found::Table { namespace: Some(namespace), lines, first })
+    fn tell_table(
+        &mut self,
+        namespace: NamespaceId,
+        user: Option<u32>,
+        text: &[u8],
+    ) -> io::Result<()> {
+        let found = excerpt(checked(text, user)?, self.filter, false)?;
+        self.tell(Found::Table(Excerpt { namespace: Some(namespace), user, ..found }))
     }
 
     /// Does something inside a mount namespace, and comes back.
@@ -246,9 +229,8 @@ impl Answering<'_> {
         Ok(done)
     }
 
-    /// Names every namespace that root made, and at most [`MOST_OF_USERS`] of ordinary users.
-    fn list(&mut self, these: &[u64], is_only: bool) -> io::Result<()> {
-        let these: HashSet<u64> = these.iter().copied().collect();
+    /// Names every namespace that root made, and as many of ordinary users as there is room for.
+    fn list(&mut self, these: &BTreeSet<NamespaceId>, is_only: bool) -> io::Result<()> {
         let (mut of_users, mut all) = (0_usize, 0);
         let ended = walk(self.proc, |namespace, door| {
             self.must_be_in_time(all)?;
@@ -257,34 +239,29 @@ impl Answering<'_> {
                 let user = maker(door)?;
                 of_users += usize::from(user.is_some());
                 if user.is_none() || of_users <= MOST_OF_USERS {
-                    self.tell(Found::Maker { namespace, user })?;
+                    self.tell(Found::Listed(namespace, user))?;
                 }
             }
             Ok(true)
         });
-        match of_users.saturating_sub(MOST_OF_USERS) {
-            0 => {}
-            more => self.tell(Found::More(more))?,
-        }
-        ended.map(drop)
+        if of_users > MOST_OF_USERS { Err(io::ErrorKind::TimedOut.into()) } else { ended.map(drop) }
     }
 
-    fn enter_listed(&mut self, namespaces: &[u64]) -> io::Result<()> {
-        let mut wanted: BTreeSet<u64> = namespaces.iter().copied().collect();
-        walk(self.proc, |namespace, door| {
+    fn enter_listed(&mut self, mut wanted: BTreeSet<NamespaceId>) -> io::Result<()> {
+        let ended = walk(self.proc, |namespace, door| {
             if wanted.remove(&namespace) {
                 self.must_be_in_time(0)?;
                 if let Err(why) = self.tell_inside(namespace, door) {
-                    self.tell(Found::Unread { namespace, why: why.into() })?;
+                    self.tell(Found::Unread(namespace, why.into()))?;
                 }
             }
             Ok(!wanted.is_empty())
-        })
-        .map(drop)
+        });
+        ended.map(drop)
     }
 
     /// The first door that leads to this namespace; none if it is gone.
-    fn door_to(&self, namespace: u64, doors: &[Door]) -> io::Result<Option<File>> {
+    fn door_to(&self, namespace: NamespaceId, doors: &[Door]) -> io::Result<Option<File>> {
         let mut failed = None;
         for door in doors {
             match self.open_door(door, namespace) {
@@ -302,7 +279,7 @@ impl Answering<'_> {
     /// The name may be a user's: a pipe would hold this process for ever, and a device does things when it is
     /// opened (a watchdog, a tape). So it is opened to be looked at alone, without following links, and to read only when
     /// it is known to be a namespace.
-    fn open_door(&self, door: &Door, namespace: u64) -> io::Result<Option<File>> {
+    fn open_door(&self, door: &Door, namespace: NamespaceId) -> io::Result<Option<File>> {
         let look = OFlag::O_PATH;
         let place = match door {
             Door::Task(task) => self.proc.open(format!("{task}/ns/mnt"), look)?,
@@ -323,7 +300,7 @@ impl Answering<'_> {
                 }
             }
         };
-        if place.metadata()?.ino() != namespace {
+        if place.metadata()?.ino() != namespace.0 {
             return Ok(None);
         }
         self.reopened(&place).map(Some)
@@ -339,7 +316,7 @@ impl Answering<'_> {
     fn references(&mut self, pid: u32) -> io::Result<()> {
         for task in self.proc.tasks(pid)? {
             match self.proc.namespace(task) {
-                Ok(id) => self.tell(Found::Namespace { task, namespace: id.0 })?,
+                Ok(namespace) => self.tell(Found::Home(task, namespace))?,
                 Err(error) if has_ended(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -348,8 +325,8 @@ impl Answering<'_> {
         for (at, descriptor) in descriptors.into_iter().enumerate() {
             self.must_be_in_time(at)?;
             let link = files::unless_lack(self.proc.link(&format!("{pid}/fd/{descriptor}")))?;
-            if let Some(NamespaceId(namespace)) = link.and_then(|link| named_by(&link)) {
-                self.tell(Found::Descriptor { descriptor, namespace })?;
+            if let Some(namespace) = link.and_then(|link| named_by(&link)) {
+                self.tell(Found::Descriptor(descriptor, namespace))?;
             }
         }
         Ok(())
@@ -358,17 +335,17 @@ impl Answering<'_> {
     /// The ids that statfs(2) tells of the ext file systems that are mounted where these live. Asked of the mount, never
     /// of the disk: a dead file system answers too.
     fn ext_ids(&mut self, tasks: &[Task]) -> io::Result<()> {
-        let roots: Vec<String> = match tasks {
-            [] => vec!["thread-self".to_owned()],
-            tasks => tasks.iter().take(4).map(ToString::to_string).collect(),
-        };
+        let mut ways: Vec<String> = tasks.iter().take(4).map(ToString::to_string).collect();
+        if ways.is_empty() {
+            ways.push("thread-self".to_owned());
+        }
         let mut known = BTreeSet::new();
-        for way in roots {
+        for way in ways {
             let text = self.proc.read_table(&format!("{way}/mountinfo"), Some(self.until));
             let root = files::unless_lack(self.proc.open(format!("{way}/root"), OFlag::O_PATH))?;
             let (Some(text), Some(root)) = (files::unless_lack(text)?, root) else { continue };
-            for mount in parsed(&text)?.mounts().iter().filter(|one| one.fs_type.starts_with("ext"))
-            {
+            let table = parsed(&text)?;
+            for mount in table.mounts().iter().filter(|one| one.fs_type.starts_with("ext")) {
                 self.must_be_in_time(0)?;
                 if !known.contains(&mount.number)
                     && let Some(id) = id_at(&root, mount)?
@@ -381,23 +358,26 @@ impl Answering<'_> {
         Ok(())
     }
 
-    /// The mounts of this thread's namespace, and of the one in which a process lives.
-    fn mounts(&mut self, task: Task) -> io::Result<(Rc<Mounts>, Rc<Mounts>)> {
-        let own = match &self.own {
-            Some(own) => Rc::clone(own),
-            None => Rc::new(Mounts::of(&self.proc.read_table("thread-self/mountinfo", None)?)?),
-        };
-        self.own = Some(Rc::clone(&own));
+    fn mounts(&mut self, task: Task) -> io::Result<Rc<Mounts>> {
         let namespace = self.proc.namespace(task).ok();
-        let last = match &self.last {
-            Some((id, last)) if id.is_some() && *id == namespace => Rc::clone(last),
-            _ => {
-                let text = self.proc.table(task, self.until)?;
-                Rc::new(Mounts::of(checked(&text, Some(0))?)?)
+        if let Some((id, last)) = &self.last
+            && id.is_some()
+            && *id == namespace
+        {
+            return Ok(Rc::clone(last));
+        }
+        let mut all = match self.own.take() {
+            Some(own) => own,
+            None => {
+                by_id(&parsed(&self.proc.read_table("thread-self/mountinfo", None)?)?).collect()
             }
         };
-        self.last = Some((namespace, Rc::clone(&last)));
-        Ok((own, last))
+        self.own = Some(all.clone());
+        let table = parsed(checked(&self.proc.table(task, self.until)?, Some(0))?)?;
+        all.extend(by_id(&table));
+        let mounts = Rc::new(Mounts { table, by_id: all });
+        self.last = Some((namespace, Rc::clone(&mounts)));
+        Ok(mounts)
     }
 
     /// The open files, maps and directories of a process.
@@ -413,87 +393,64 @@ impl Answering<'_> {
             _ => {}
         }
         let descriptors = self.proc.descriptors(task)?;
-        let (own, beside) = self.mounts(task)?;
+        let mounts = self.mounts(task)?;
         for (tie, link) in [(Tie::WorkingFolder, "cwd"), (Tie::RootFolder, "root")] {
-            self.directory(task, (tie, link), &beside)?;
+            self.open_file(tie, &format!("{task}/{link}"), &mounts)?;
         }
         for (at, number) in descriptors.into_iter().enumerate() {
             self.must_be_in_time(at)?;
-            match self.descriptor(task, number, &own, &beside) {
-                Err(error) if !has_ended(&error) => return Err(error),
-                _ => {}
-            }
+            let link = format!("{task}/fd/{number}");
+            self.open_file(Tie::Descriptor(number), &link, &mounts)?;
         }
         self.maps(task)
     }
 
-    /// Only a directory on a server is not looked at: the server may be gone.
-    fn directory(
-        &mut self,
-        task: Task,
-        (tie, link): (Tie, &str),
-        beside: &Mounts,
-    ) -> io::Result<()> {
-        let link = format!("{task}/{link}");
-        let path = self.proc.link(&link).unwrap_or_default();
-        if beside.table.covering(&path).is_some_and(is_of_a_server) {
-            return Ok(());
-        }
-        // By the mount of a descriptor that reads nothing: a dead xfs says EIO to every look.
-        match self.number_of(&link, beside) {
-            Some(number) if self.filter.numbers.contains(&number) => self.found(tie, &path, number),
-            Some(_) => Ok(()),
-            None => self.look_at(&link, tie, &path),
+    fn open_file(&mut self, tie: Tie, link: &str, mounts: &Mounts) -> io::Result<()> {
+        match self.placed_file(tie, link, mounts) {
+            Err(error) if has_ended(&error) => Ok(()),
+            placed => placed,
         }
     }
 
-    fn number_of(&self, link: &str, beside: &Mounts) -> Option<DeviceNumber> {
-        let place = self.proc.open(link, OFlag::O_PATH).ok()?;
-        let information = format!("thread-self/fdinfo/{}", place.as_raw_fd());
-        Some(beside.get(self.proc.mount_of(&information).ok()??)?.number)
-    }
-
-    fn descriptor(
-        &mut self,
-        task: Task,
-        descriptor: u32,
-        own: &Mounts,
-        beside: &Mounts,
-    ) -> io::Result<()> {
-        let proc = self.proc;
-        let (tie, link) = (Tie::Descriptor(descriptor), format!("{task}/fd/{descriptor}"));
-        let path = match proc.link(&link) {
+    fn placed_file(&mut self, tie: Tie, link: &str, mounts: &Mounts) -> io::Result<()> {
+        let path = match self.proc.link(link) {
             // Its mount tells where it is.
             Err(error) if is_too_long(&error) => PathBuf::from("/(a path of more than 4095 bytes)"),
             path => path?,
         };
-        let information = format!("{task}/fdinfo/{descriptor}");
-        if !path.has_root() {
-            let kind = path.as_os_str().as_bytes();
-            let may_keep = kind.starts_with(b"socket:") || kind == b"anon_inode:[io_uring]";
-            return if may_keep {
-                self.without_descriptor(&proc.read(&information)?, &path)
-            } else {
-                Ok(())
-            };
-        }
-        let mount = proc.mount_of(&information)?;
-        match mount.and_then(|id| beside.get(id).or_else(|| own.get(id))) {
-            Some(mount) if self.filter.numbers.contains(&mount.number) => {
-                self.found(tie, &path, mount.number)
+        let information = link.replace("/fd/", "/fdinfo/");
+        let mount = match tie {
+            Tie::Descriptor(_) if !path.has_root() => {
+                let kind = path.as_os_str().as_bytes();
+                if kind.starts_with(b"socket:") || kind == b"anon_inode:[io_uring]" {
+                    self.without_descriptor(&self.proc.read(&information)?, &path)?;
+                }
+                return Ok(());
             }
-            Some(mount) if may_have_disks(mount) => match proc.place(&link) {
-                Ok(FileLocation { disk: Some(disk), .. })
-                    if self.filter.numbers.contains(&disk) =>
-                {
-                    self.tell(Found::Node { descriptor, path: path.into() })
+            Tie::Descriptor(_) => self.proc.mount_of(&information)?,
+            // Of a directory on a server nothing is asked: the server may be gone.
+            _ if mounts.table.covering(&path).is_some_and(is_of_a_server) => return Ok(()),
+            // By the mount of a descriptor that reads nothing: a dead xfs says EIO to every look.
+            _ => self.mount_by_opening(link),
+        };
+        let is_asked = |number: &DeviceNumber| self.filter.numbers.contains(number);
+        match (mount.and_then(|id| mounts.by_id.get(&id)), tie) {
+            (Some((number, _)), _) if is_asked(number) => self.found(tie, &path, *number),
+            (Some((_, true)), Tie::Descriptor(descriptor)) => match self.proc.place(link) {
+                Ok(place) if place.disk.is_some_and(|disk| is_asked(&disk)) => {
+                    self.tell(Found::Node(descriptor, path.into()))
                 }
                 Err(error) if files::is_shortage(&error) => Err(error),
                 _ => Ok(()),
             },
-            Some(_) => Ok(()),
-            None => self.look_at(&link, tie, &path),
+            (Some(_), _) => Ok(()),
+            (None, _) => self.look_at(link, tie, &path),
         }
+    }
+
+    fn mount_by_opening(&self, link: &str) -> Option<u32> {
+        let place = self.proc.open(link, OFlag::O_PATH).ok()?;
+        self.proc.mount_of(&format!("thread-self/fdinfo/{}", place.as_raw_fd())).ok()?
     }
 
     /// Looks at what no mount table places.
@@ -502,15 +459,14 @@ impl Answering<'_> {
             Ok(place) => place,
             Err(error) if has_ended(&error) => return Ok(()),
             Err(error) => {
-                let (what, why) = (link.to_owned(), errno_text(&error));
-                return self.tell(Found::Unknown { what, why });
+                return self.tell(Found::Unknown(format!("{link}: {}", errno_text(&error))));
             }
         };
         let is_asked = |number: &DeviceNumber| self.filter.numbers.contains(number);
         match (place.disk.filter(is_asked), tie) {
             _ if is_asked(&place.file_system) => self.found(tie, path, place.file_system),
             (Some(_), Tie::Descriptor(descriptor)) => {
-                self.tell(Found::Node { descriptor, path: path.into() })
+                self.tell(Found::Node(descriptor, path.into()))
             }
             _ => Ok(()),
         }
@@ -533,7 +489,7 @@ impl Answering<'_> {
     }
 
     fn found(&mut self, tie: Tie, path: &Path, number: DeviceNumber) -> io::Result<()> {
-        self.tell(Found::File { tie, path: path.into(), number })
+        self.tell(Found::File(tie, path.into(), number))
     }
 
     fn maps(&mut self, task: Task) -> io::Result<()> {
@@ -558,13 +514,40 @@ impl Answering<'_> {
         }
         Ok(())
     }
+
+    /// Whether one of these is behind a loop device. As long as a device is open somewhere its owner cannot take
+    /// the file off at once: so only those are opened whose file may be one of these, is a disk, or cannot be seen.
+    fn is_behind(
+        &self,
+        node: &Path,
+        number: DeviceNumber,
+        file: &Path,
+        may_be_ours: bool,
+    ) -> io::Result<bool> {
+        if !may_be_ours {
+            let seen = match file.as_os_str().as_bytes().strip_suffix(DELETED) {
+                Some(_) => file.parent().unwrap_or(file),
+                None => file,
+            };
+            if place_at(seen).is_ok_and(|place| place.disk.is_none()) {
+                return Ok(false);
+            }
+        }
+        let device = File::open(node)?;
+        if device_nodes::number_of(&device.metadata()?) != Some(number) {
+            return Err(io::Error::other(format!("{} is another device", node.display())));
+        }
+        let status = loop_status(&device)?;
+        let numbers = &self.filter.numbers;
+        Ok(numbers.contains(&status.file_system()) || numbers.contains(&status.disk()))
+    }
 }
 
 /// Goes through the mount namespaces but this thread's, by the kernel's own list (Linux 6.12), as long as the visitor says
 /// so, and returns the one at which it stopped. One at a time: there may be more than a process may have descriptors.
 fn walk(
     proc: &Proc,
-    mut goes_on: impl FnMut(u64, &File) -> io::Result<bool>,
+    mut goes_on: impl FnMut(NamespaceId, &File) -> io::Result<bool>,
 ) -> io::Result<Option<File>> {
     for direction in [Direction::Next, Direction::Previous] {
         let mut here = proc.open("thread-self/ns/mnt", OFlag::O_RDONLY)?;
@@ -574,7 +557,7 @@ fn walk(
                 Err(Errno::ENOENT) => break,
                 Err(errno) => return Err(errno.into()),
             };
-            if !goes_on(here.metadata()?.ino(), &here)? {
+            if !goes_on(NamespaceId(here.metadata()?.ino()), &here)? {
                 return Ok(Some(here));
             }
         }
@@ -593,10 +576,6 @@ fn maker(door: &File) -> io::Result<Option<u32>> {
         return Ok(None);
     }
     Ok(Some(kernel::user_of_namespace(door)?))
-}
-
-pub(super) fn named_by(link: &Path) -> Option<NamespaceId> {
-    super::proc::number_of_link(link.to_str()?, "mnt").map(NamespaceId)
 }
 
 /// Whether the kernel has no room for the path of an open file: users make paths as long as they like.
@@ -626,19 +605,15 @@ fn has(line: &[u8], part: &[u8]) -> bool {
 
 /// The lines that the filter asks for, with what those mounts are on, and what else tells whose the
 /// namespace is; with the mounts of servers, if they are asked for. And the id of the first mount of all.
-fn excerpt(text: &[u8], filter: &Filter, with_servers: bool) -> io::Result<(Bytes, u32)> {
-    let first = lines_of(text).next().and_then(id_of);
+fn excerpt(text: &[u8], filter: &Filter, with_servers: bool) -> io::Result<Excerpt> {
+    let first = parsed(lines_of(text).next().unwrap_or_default())?;
+    let first = first.mounts().first().map_or(0, |mount| mount.id);
     let numbers = filter.numbers.iter().map(|number| format!(" {number} ").into_bytes());
     let label = filter.label.iter().map(|label| label.as_os_str().as_bytes().to_vec());
-    let mut marks = numbers.chain(label).chain([b" - nsfs ".to_vec()]);
+    let marks: Vec<_> = numbers.chain(label).chain([b" - nsfs ".to_vec()]).collect();
     // Most tables of users have none of these, and are long.
-    if let Some(first) = first
-        && !with_servers
-        && !marks.any(|mark| has(text, &mark))
-    {
-        return Ok((Bytes::of(b""), first));
-    }
-    let table = parsed(text)?;
+    let is_marked = |line: &&[u8]| with_servers || marks.iter().any(|mark| has(line, mark));
+    let mut table = parsed(&lines_of(text).filter(is_marked).collect::<Vec<_>>().join(&b'\n'))?;
     let is_labelled = |mount: &Mount| {
         let label = filter.label.as_deref();
         label.is_some_and(|label| Path::new(&mount.source).starts_with(label))
@@ -647,6 +622,9 @@ fn excerpt(text: &[u8], filter: &Filter, with_servers: bool) -> io::Result<(Byte
     let asked = table.mounts().iter();
     let asked = asked.filter(|one| filter.numbers.contains(&one.number) || is_labelled(one));
     let asked: Vec<Mount> = asked.cloned().collect();
+    if !asked.is_empty() {
+        table = parsed(text)?;
+    }
     let has_containers_file = |mount: &Mount| {
         mount
             .root
@@ -662,7 +640,8 @@ fn excerpt(text: &[u8], filter: &Filter, with_servers: bool) -> io::Result<(Byte
     ids.extend(table.mounts().iter().filter(tells_whose).take(MOST_LINES).map(|mount| mount.id));
     let is_kept = |line: &&[u8]| id_of(line).is_some_and(|id| ids.contains(&id));
     let lines: Vec<&[u8]> = lines_of(text).filter(is_kept).collect();
-    Ok((Bytes::of(&lines.join(&b'\n')), first.unwrap_or_default()))
+    let lines = lines.join(&b'\n');
+    Ok(Excerpt { lines: lines.into_iter().map(char::from).collect(), first, ..Excerpt::default() })
 }
 
 fn id_of(line: &[u8]) -> Option<u32> {
@@ -683,32 +662,6 @@ fn id_at(root: &File, mount: &Mount) -> io::Result<Option<u64>> {
         Err(error) if files::is_shortage(&error) => Err(error),
         told => Ok(told.ok().flatten()),
     }
-}
-
-/// Whether one of these is behind a loop device. As long as a device is open somewhere its owner cannot take
-/// the file off at once: so only those are opened whose file may be one of these, is a disk, or cannot be seen.
-fn is_behind(
-    node: &Path,
-    number: DeviceNumber,
-    file: &Path,
-    may_be_ours: bool,
-    numbers: &[DeviceNumber],
-) -> io::Result<bool> {
-    if !may_be_ours {
-        let seen = match file.as_os_str().as_bytes().strip_suffix(DELETED) {
-            Some(_) => file.parent().unwrap_or(file),
-            None => file,
-        };
-        if place_at(seen).is_ok_and(|place| place.disk.is_none()) {
-            return Ok(false);
-        }
-    }
-    let device = File::open(node)?;
-    if device_nodes::number_of(&device.metadata()?) != Some(number) {
-        return Err(io::Error::other(format!("{} is another device", node.display())));
-    }
-    let status = loop_status(&device)?;
-    Ok(numbers.contains(&status.file_system()) || numbers.contains(&status.disk()))
 }
 
 fn place_at(path: &Path) -> io::Result<FileLocation> {

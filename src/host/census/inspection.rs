@@ -1,27 +1,27 @@
 //! One question: what was read to answer it, and what could not be read.
 
 use super::proc::{Proc, Task};
-use super::question::{Filter, Found, KernelError, Question, Why};
-use super::scan::{Party, Response, Scan};
+use super::question::{Excerpt, Filter, Question, Why};
+use super::scan::{Budget, Party, Response, Scan, Start};
 use crate::model::cgroup::Owner;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Result};
 use crate::model::face::Faces;
+use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{
-    NamespaceId, NamespaceKeeper, NamespaceUse, Process, Untold,
+    NamespaceId, NamespaceKeeper, NamespaceUse, NamespaceUses, Process, Untold,
 };
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::{Machine, beneath};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard};
 
 /// Where to look, and how.
 #[derive(Debug, Clone)]
 pub(super) struct CensusSetting {
-    pub(super) proc: PathBuf,
-    pub(super) sysfs: PathBuf,
-    pub(super) dev: PathBuf,
+    /// Where `proc`, `sys` and `dev` are. The cgroup trees are where `thread-self/mountinfo` says.
+    pub(super) root: PathBuf,
     /// Whether the kernel may be asked for its list of mount namespaces.
     pub(super) walks_namespaces: bool,
     pub(super) faces: Faces,
@@ -29,6 +29,26 @@ pub(super) struct CensusSetting {
     pub(super) trusted: u32,
     /// Where calls take turns to enter namespaces that no process keeps alive.
     pub(super) turns: Option<PathBuf>,
+    pub(super) start: Start,
+    pub(super) budget: Budget,
+}
+
+impl Default for CensusSetting {
+    fn default() -> Self {
+        Self {
+            root: "/".into(),
+            walks_namespaces: true,
+            faces: Faces::default(),
+            trusted: 0,
+            turns: None,
+            #[cfg(not(test))]
+            start: Start::Program("/proc/self/exe".into()),
+            // The program of unit tests is no reader.
+            #[cfg(test)]
+            start: Start::Test(super::tests::read_here),
+            budget: Budget::USUAL,
+        }
+    }
 }
 
 /// One mount namespace.
@@ -46,29 +66,34 @@ pub(super) struct Namespace {
     pub(super) user: Option<u32>,
     /// What keeps it alive without a process.
     pub(super) keepers: Vec<NamespaceKeeper>,
-    /// Whose share pays for questions about it.
-    pub(super) owner: Party,
 }
 
 impl Namespace {
+    pub(super) fn of(excerpt: &Excerpt) -> Result<Self> {
+        let (table, first, id) = (Arc::new(excerpt.table()?), excerpt.first, excerpt.namespace);
+        // A runtime that gives a container users of its own is root when it makes that one.
+        let user = excerpt.user.filter(|user| *user != 0);
+        Ok(Self { id, tasks: Vec::new(), table, first, user, keepers: Vec::new() })
+    }
+
     /// The mounts of these file systems.
     pub(super) fn mounts_of(&self, numbers: &[DeviceNumber]) -> impl Iterator<Item = &Mount> {
         self.table.mounts().iter().filter(|mount| numbers.contains(&mount.number))
     }
 
     /// Whether one of these mounts is in it: their ids are unique among all namespaces.
-    pub(super) fn has_any(&self, mut ids: impl Iterator<Item = u32>) -> bool {
-        ids.any(|id| self.first == id || self.table.mounts().iter().any(|mount| mount.id == id))
+    pub(super) fn has_any(&self, ids: &HashSet<u32>) -> bool {
+        ids.contains(&self.first) || self.table.mounts().iter().any(|one| ids.contains(&one.id))
     }
 }
 
 /// What was not read, as it is found.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
-    /// Whether who asks comes again for what took too long, and until then goes on without it.
-    pub(super) comes_again: bool,
     pub(super) untold: Vec<Untold>,
     pub(super) later: Vec<Untold>,
+    /// Namespaces, with their owners and those who live there.
+    pub(super) namespaces: BTreeMap<NamespaceId, (Party, Vec<Task>, Why)>,
     /// Processes, or all that they hold.
     pub(super) processes: BTreeMap<u32, Why>,
     /// Those of them that list their mounts, which are all that their namespaces have: they hide none.
@@ -93,12 +118,38 @@ pub(super) struct Inspection<'a> {
     /// The mount namespaces, this thread's first.
     pub(super) all: Vec<Namespace>,
     pub(super) unread: Unread,
+    /// Set if the caller comes again for what took too long, and goes on without it until then: the pods to read first.
+    pub(super) awaited: Option<BTreeSet<ConsumerId>>,
 }
 
-impl Inspection<'_> {
-    pub(super) fn ask(&mut self, asked: &[(Party, Question)]) -> Result<Vec<Response>> {
-        let told = self.scan.ask(&self.filter, asked);
-        told.map_err(|error| Error::io("read other processes", &error))
+impl<'a> Inspection<'a> {
+    pub(super) fn new(
+        setting: &'a CensusSetting,
+        proc: Proc,
+        scan: MutexGuard<'a, Scan>,
+        numbers: &[DeviceNumber],
+    ) -> Self {
+        let container_files = setting.faces.container_files().map(str::to_owned).collect();
+        let filter = Filter { numbers: numbers.to_vec(), container_files, ..Filter::default() };
+        let (processes, all, unread) = (BTreeMap::new(), Vec::new(), Unread::default());
+        Self { setting, proc, filter, scan, processes, all, unread, awaited: None }
+    }
+
+    /// Asks a question about each of these, in this order.
+    pub(super) fn ask<T>(
+        &mut self,
+        all: Vec<(Party, T)>,
+        question: impl Fn(&T) -> Question,
+    ) -> Result<Vec<(Party, T, Response)>> {
+        let asked = all.iter().map(|(owner, one)| (owner.clone(), question(one)));
+        let told = self.scan.ask(&mut self.filter, &asked.collect::<Vec<_>>());
+        let told = told.map_err(|error| Error::io("read other processes", &error))?;
+        Ok(all.into_iter().zip(told).map(|((owner, one), told)| (owner, one, told)).collect())
+    }
+
+    pub(super) fn ask_one(&mut self, owner: Party, question: &Question) -> Result<Response> {
+        let told = self.ask(vec![(owner, ())], |()| question.clone())?.pop();
+        Ok(told.map_or_else(|| Response::nothing(Why::Skipped), |(_, (), told)| told))
     }
 
     /// Lists the processes, and adds those that were not there before.
@@ -111,7 +162,7 @@ impl Inspection<'_> {
             match self.proc.process(pid) {
                 Ok(process) => drop(self.processes.insert(pid, process)),
                 Err(error) => {
-                    let why = Why::Failed(KernelError::from(error));
+                    let why = error.into();
                     self.unread.later(format!("the owner of process {pid}"), &why);
                 }
             }
@@ -122,6 +173,14 @@ impl Inspection<'_> {
     /// The machine's own processes, then those of pods and containers, then those of ordinary users.
     pub(super) fn in_order(&self) -> Vec<(Party, u32)> {
         in_order(self.processes.iter().map(|(pid, process)| (Party::of(process), *pid)))
+    }
+
+    /// Whether the caller comes again for what is this owner's. For a pod that has nothing to do with the volume it does
+    /// not, because such a pod can make any look late.
+    pub(super) fn is_awaited(&self, owner: &Party) -> bool {
+        let is_pods =
+            |pods: &BTreeSet<ConsumerId>| matches!(owner, Party::Pod(pod) if pods.contains(pod));
+        self.awaited.as_ref().is_some_and(|pods| *owner == Party::Root || is_pods(pods))
     }
 
     /// A process that could not be classified, or has ended, counts as the machine's own.
@@ -135,6 +194,11 @@ impl Inspection<'_> {
         self.processes.get(&pid).cloned().unwrap_or_else(unknown)
     }
 
+    pub(super) fn whole_uses(&mut self) -> Result<NamespaceUses> {
+        let (untold, later) = (self.must_be_whole()?, Vec::new());
+        Ok(NamespaceUses { namespaces: self.uses(), untold, later })
+    }
+
     /// Every namespace but this thread's that mounts one of the file systems.
     pub(super) fn uses(&self) -> Vec<NamespaceUse> {
         let numbers = &self.filter.numbers;
@@ -146,8 +210,8 @@ impl Inspection<'_> {
                 continue;
             }
             let served = machine.pod_served(&one.table);
-            let process = |pid: u32| {
-                let mut process = self.process(pid);
+            let process = |task: &Task| {
+                let mut process = self.process(task.pid);
                 // Its container runs in no cgroup of the pod's.
                 process.owner.pod = process.owner.pod.or_else(|| served.clone());
                 process
@@ -156,7 +220,7 @@ impl Inspection<'_> {
                 id: one.id,
                 beneath: beneath(&mounts, &one.table),
                 mounts,
-                processes: one.tasks.iter().map(|task| process(task.pid)).collect(),
+                processes: one.tasks.iter().map(process).collect(),
                 keepers: one.keepers.clone(),
                 user: one.user,
             });
@@ -168,33 +232,12 @@ impl Inspection<'_> {
 /// Sorts by class, and within a class so that each owner has one before any has two: an owner of many delays no other.
 pub(super) fn in_order<T>(all: impl Iterator<Item = (Party, T)>) -> Vec<(Party, T)> {
     let mut counts: HashMap<Party, usize> = HashMap::new();
-    let mut numbered: Vec<(usize, (Party, T))> = all
-        .map(|(owner, one)| {
-            let count = counts.entry(owner.clone()).or_default();
-            *count += 1;
-            (*count, (owner, one))
-        })
-        .collect();
-    numbered.sort_by_key(|(count, (owner, _))| (owner.class(), *count));
-    numbered.into_iter().map(|(_, one)| one).collect()
-}
-
-pub(super) fn namespace_in(
-    found: &[Found],
-    id: Option<NamespaceId>,
-    tasks: Vec<Task>,
-    owner: Party,
-) -> Result<Option<Namespace>> {
-    let excerpt = found.iter().find_map(|one| match one {
-        Found::Table { lines, first, .. } => Some((lines, *first)),
-        _ => None,
+    let numbered = all.map(|(owner, one)| {
+        let count = counts.entry(owner.clone()).or_default();
+        *count += 1;
+        ((owner.class(), *count), (owner, one))
     });
-    let Some((lines, first)) = excerpt else { return Ok(None) };
-    let user = found.iter().find_map(|one| match one {
-        // A runtime that gives a container users of its own is root when it makes that one.
-        Found::Maker { user, .. } => user.filter(|user| *user != 0),
-        _ => None,
-    });
-    let (table, keepers) = (Arc::new(MountTable::parse(&lines.get())?), Vec::new());
-    Ok(Some(Namespace { id, tasks, table, first, user, keepers, owner }))
+    let mut all: Vec<_> = numbered.collect();
+    all.sort_by_key(|(key, _)| *key);
+    all.into_iter().map(|(_, one)| one).collect()
 }

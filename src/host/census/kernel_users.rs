@@ -3,8 +3,8 @@
 
 use super::answers::DELETED;
 use super::inspection::Inspection;
-use super::question::{Question, Why};
-use super::scan::{Party, Response};
+use super::question::Question;
+use super::scan::Party;
 use crate::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Result, errno_text};
@@ -12,6 +12,7 @@ use crate::model::mount::disk_users::{DeviceUses, KernelUse, Untold};
 use crate::model::mount::mountinfo::unescape;
 use nix::errno::Errno;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -21,62 +22,50 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 struct Loop {
     name: String,
+    number: DeviceNumber,
     file: PathBuf,
     /// Whether some namespace has one of the file systems where the file's path leads.
     may_be_ours: bool,
-    question: Question,
 }
 
 impl Inspection<'_> {
     pub(super) fn add_kernel_users(&mut self, uses: &mut DeviceUses) -> Result<()> {
-        self.holders(uses);
+        for number in &self.filter.numbers {
+            let folder = self.setting.root.join(format!("sys/dev/block/{number}/holders"));
+            match entries(&folder) {
+                Ok(entries) => uses.kernel.extend(entries.iter().map(holder)),
+                // The disk is gone, and nothing can be made of it any more.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => miss(uses, folder.display(), errno_text(&error)),
+            }
+        }
         self.loops(uses)?;
         self.swaps(uses)
     }
 
-    fn holders(&self, uses: &mut DeviceUses) {
-        for number in &self.filter.numbers {
-            let folder = self.setting.sysfs.join(format!("dev/block/{number}/holders"));
-            match fs::read_dir(&folder) {
-                Ok(entries) => {
-                    for entry in entries {
-                        match entry {
-                            Ok(entry) => uses.kernel.push(holder(&entry)),
-                            Err(error) => {
-                                miss(uses, folder.display().to_string(), errno_text(&error));
-                            }
-                        }
-                    }
-                }
-                // The disk is gone, and nothing can be made of it any more.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => miss(uses, folder.display().to_string(), errno_text(&error)),
-            }
-        }
-    }
-
     fn loops(&mut self, uses: &mut DeviceUses) -> Result<()> {
-        let block = self.setting.sysfs.join("block");
-        let entries = fs::read_dir(&block).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        let entries = match entries {
-            Ok(entries) => entries,
-            Err(error) => {
-                miss(uses, block.display().to_string(), errno_text(&error));
-                return Ok(());
-            }
-        };
+        let (block, dev) = (self.setting.root.join("sys/block"), self.setting.root.join("dev"));
+        let all = entries(&block).unwrap_or_else(|error| {
+            miss(uses, block.display(), errno_text(&error));
+            Vec::new()
+        });
         let mut loops = Vec::new();
-        for name in entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()) {
-            match files::unless_lack(self.loop_of(&name)) {
-                Ok(one) => loops.extend(one.flatten()),
+        for name in all.into_iter().filter_map(|entry| entry.file_name().into_string().ok()) {
+            match files::unless_lack(self.loop_of(&block.join(&name), &name)) {
+                Ok(one) => loops.extend(one.flatten().map(|one| (Party::Root, one))),
                 Err(error) => miss(uses, format!("what is behind {name}"), errno_text(&error)),
             }
         }
-        let told = self.ask_for_root(loops.iter().map(|one| one.question.clone()))?;
-        for (one, told) in loops.into_iter().zip(told) {
+        let question = |one: &Loop| Question::Loop {
+            node: dev.join(&one.name),
+            number: one.number,
+            file: one.file.clone().into(),
+            may_be_ours: one.may_be_ours,
+        };
+        for (_, one, told) in self.ask(loops, question)? {
             let is_used = match told.result() {
                 Ok(found) => !found.is_empty(),
-                Err(Why::Failed(failure)) if failure.is(Errno::ENXIO) => false,
+                Err(why) if why.is(Errno::ENXIO) => false,
                 Err(_) if one.may_be_ours => true,
                 Err(why) => {
                     let what = format!("what is behind {} ({})", one.name, one.file.display());
@@ -91,21 +80,13 @@ impl Inspection<'_> {
         Ok(())
     }
 
-    fn ask_for_root(&mut self, questions: impl Iterator<Item = Question>) -> Result<Vec<Response>> {
-        let asked: Vec<_> = questions.map(|question| (Party::Root, question)).collect();
-        self.ask(&asked)
-    }
-
-    fn loop_of(&self, name: &str) -> io::Result<Option<Loop>> {
-        let folder = self.setting.sysfs.join("block").join(name);
+    fn loop_of(&self, folder: &Path, name: &str) -> io::Result<Option<Loop>> {
         let file = fs::read(folder.join("loop/backing_file"))?;
         let file = file.strip_suffix(b"\n").unwrap_or(&file);
         let Ok(number) = fs::read_to_string(folder.join("dev"))?.parse() else { return Ok(None) };
         let kept = Path::new(OsStr::from_bytes(file.strip_suffix(DELETED).unwrap_or(file)));
-        let (node, may_be_ours) = (self.setting.dev.join(name), self.may_be_ours(kept));
-        let (name, file) = (name.to_owned(), PathBuf::from(OsStr::from_bytes(file)));
-        let question = Question::Loop { node, number, file: file.clone().into(), may_be_ours };
-        Ok(Some(Loop { name, file, may_be_ours, question }))
+        let (name, may_be_ours) = (name.to_owned(), self.may_be_ours(kept));
+        Ok(Some(Loop { name, number, file: OsStr::from_bytes(file).into(), may_be_ours }))
     }
 
     /// Whether in some namespace the path leads into one of the file systems.
@@ -122,22 +103,21 @@ impl Inspection<'_> {
             // A kernel without swap.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => {
-                miss(uses, "the swap areas".to_owned(), errno_text(&error));
+                miss(uses, "the swap areas", errno_text(&error));
                 return Ok(());
             }
         };
         let lines = text.split(|byte| *byte == b'\n').skip(1);
-        let areas: Vec<PathBuf> = lines.filter_map(area).collect();
-        let told = self.ask_for_root(areas.iter().map(|area| Question::Swap(area.into())))?;
-        for (path, told) in areas.into_iter().zip(told) {
+        let areas = lines.filter_map(|line| Some((Party::Root, area(line)?))).collect();
+        for (_, path, told) in self.ask(areas, |path: &PathBuf| Question::Swap(path.into()))? {
             let Err(why) = told.end else {
                 if !told.found.is_empty() {
                     uses.kernel.push(KernelUse::Swap(path));
                 }
                 continue;
             };
-            // The path is another namespace's, or of a node that is not here.
-            if self.may_be_ours(&path) || self.is_named(&path) {
+            // The path is another namespace's.
+            if self.may_be_ours(&path) {
                 uses.kernel.push(KernelUse::Swap(path));
             } else {
                 miss(uses, format!("where the swap area {} is", path.display()), why.text());
@@ -145,19 +125,14 @@ impl Inspection<'_> {
         }
         Ok(())
     }
-
-    /// Whether the path ends in the kernel's name of one of the disks.
-    fn is_named(&self, path: &Path) -> bool {
-        let name_of = |number: &DeviceNumber| {
-            let folder = self.setting.sysfs.join(format!("dev/block/{number}"));
-            Some(fs::canonicalize(folder).ok()?.file_name()?.to_owned())
-        };
-        self.filter.numbers.iter().filter_map(name_of).any(|name| path.file_name() == Some(&name))
-    }
 }
 
-fn miss(uses: &mut DeviceUses, what: String, why: String) {
-    uses.untold.push(Untold::of_unknown(what, why));
+fn miss(uses: &mut DeviceUses, what: impl Display, why: String) {
+    uses.untold.push(Untold::of_unknown(what.to_string(), why));
+}
+
+fn entries(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    fs::read_dir(folder)?.collect()
 }
 
 /// A device that is made of the disk.

@@ -3,8 +3,8 @@
 //! | question | by |
 //! | --- | --- |
 //! | can every process be seen from here | `visibility` |
-//! | the processes of a pod, and what is mounted where they live | `pod_processes`, `cgroups`, `pods` |
-//! | all mount namespaces, also those without a process | `inspection`, `namespaces`, `owner`, `turns` |
+//! | the processes of a pod, and what is mounted where they live | `cgroups`, `pods` |
+//! | all mount namespaces, also those without a process | `inspection`, `namespaces`, `owner` |
 //! | open files, maps, working and root directories, open nodes | `answers` |
 //! | loop devices, swap areas, devices made of the disk | `kernel_users` |
 //!
@@ -24,7 +24,6 @@ mod inspection;
 mod kernel_users;
 mod namespaces;
 mod owner;
-mod pod_processes;
 mod pods;
 mod proc;
 mod question;
@@ -32,7 +31,6 @@ pub mod reader;
 mod scan;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod unread;
 mod visibility;
 
@@ -52,10 +50,9 @@ use crate::model::record::NamespaceSign;
 use crate::ports::clock::Deadline;
 use crate::ports::host::Census;
 use inspection::{CensusSetting, Inspection, Unread};
-use namespaces::own_namespace;
 use proc::Proc;
-use question::{Filter, Found, Question};
-use scan::{Scan, Start};
+use question::{Found, Question};
+use scan::{Party, Scan, Start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -66,76 +63,59 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct KernelCensus {
     setting: CensusSetting,
-    start: Start,
-    budget: Budget,
     /// What this call has read of other processes: all its questions share one budget.
     scan: Arc<Mutex<Scan>>,
 }
 
 impl Default for KernelCensus {
     fn default() -> Self {
-        let census = Self::at("/proc".into(), "/sys".into(), "/dev".into());
-        // The program of unit tests is no reader.
-        if cfg!(test) { census } else { census.read_by("/proc/self/exe".into()) }
+        Self::of(CensusSetting::default())
     }
 }
 
 impl KernelCensus {
-    /// The census of other trees than the usual ones, read by this process itself. Where the cgroup trees are
-    /// is in `thread-self/mountinfo` of the first.
-    #[must_use]
-    pub fn at(proc: PathBuf, sysfs: PathBuf, dev: PathBuf) -> Self {
-        let (faces, walks_namespaces, trusted, turns) = (Faces::default(), true, 0, None);
-        let setting = CensusSetting { proc, sysfs, dev, walks_namespaces, faces, trusted, turns };
-        let (start, budget) = (Start::Here, Budget::USUAL);
-        let scan = Scan::new(start.clone(), &setting.proc, trusted, budget);
-        Self { setting, start, budget, scan: Arc::new(Mutex::new(scan)) }
+    fn of(setting: CensusSetting) -> Self {
+        Self { scan: Arc::new(Mutex::new(Scan::new(&setting))), setting }
+    }
+
+    fn with(&self, change: impl FnOnce(&mut CensusSetting)) -> Self {
+        let mut setting = self.setting.clone();
+        change(&mut setting);
+        Self::of(setting)
     }
 
     /// With this program, a `disk`, as its reader.
     #[must_use]
-    pub fn read_by(self, program: PathBuf) -> Self {
-        Self { start: Start::Program(program), ..self }.of_another_call()
-    }
-
-    /// Where this user is who root is elsewhere.
-    #[must_use]
-    pub fn trusting(mut self, trusted: u32) -> Self {
-        self.setting.trusted = trusted;
-        self.of_another_call()
+    pub fn read_by(&self, program: PathBuf) -> Self {
+        self.with(|setting| setting.start = Start::Program(program))
     }
 
     /// With the directories of orchestrators that are known.
     #[must_use]
-    pub fn with_faces(mut self, faces: Faces) -> Self {
-        self.setting.faces = faces;
-        self
+    pub fn with_faces(&self, faces: Faces) -> Self {
+        self.with(|setting| setting.faces = faces)
     }
 
     /// With no more time than this, and the driver's directory for turns.
     #[must_use]
-    pub fn within(mut self, budget: Budget, run_dir: &Path) -> Self {
-        self.setting.turns = Some(run_dir.to_path_buf());
-        Self { budget, ..self }.of_another_call()
+    pub fn within(&self, budget: Budget, run_dir: &Path) -> Self {
+        self.with(|setting| (setting.budget, setting.turns) = (budget, Some(run_dir.to_owned())))
     }
 
     /// With a budget of its own, for another call.
     #[must_use]
     pub fn of_another_call(&self) -> Self {
-        let CensusSetting { proc, trusted, .. } = &self.setting;
-        let scan = Scan::new(self.start.clone(), proc, *trusted, self.budget);
-        Self { scan: Arc::new(Mutex::new(scan)), ..self.clone() }
+        self.with(|_| ())
     }
 
     /// As before Linux 6.12, which has no list of all mount namespaces.
     #[must_use]
-    pub fn without_the_list_of_namespaces(mut self) -> Self {
-        self.setting.walks_namespaces = false;
-        self
+    pub fn without_the_list_of_namespaces(&self) -> Self {
+        self.with(|setting| setting.walks_namespaces = false)
     }
 
     fn proc(&self) -> Result<Proc> {
-        Proc::at(&self.setting.proc, self.setting.trusted)
+        Proc::at(&self.setting.root.join("proc"), self.setting.trusted)
     }
 
     fn scan(&self) -> MutexGuard<'_, Scan> {
@@ -144,17 +124,7 @@ impl KernelCensus {
 
     /// Begins to look for mounts of these file systems.
     fn look(&self, numbers: &[DeviceNumber]) -> Result<Inspection<'_>> {
-        let container_files = self.setting.faces.container_files().map(str::to_owned).collect();
-        let (numbers, label) = (numbers.to_vec(), None);
-        Ok(Inspection {
-            setting: &self.setting,
-            proc: self.proc()?,
-            filter: Filter { numbers, label, container_files },
-            scan: self.scan(),
-            processes: BTreeMap::new(),
-            all: Vec::new(),
-            unread: Unread::default(),
-        })
+        Ok(Inspection::new(&self.setting, self.proc()?, self.scan(), numbers))
     }
 
     /// Answers a question about these file systems that needs to see every process.
@@ -177,31 +147,6 @@ impl KernelCensus {
     }
 }
 
-impl Inspection<'_> {
-    fn whole_uses(&mut self) -> Result<NamespaceUses> {
-        let (untold, later) = (self.must_be_whole()?, Vec::new());
-        Ok(NamespaceUses { namespaces: self.uses(), untold, later })
-    }
-
-    /// What processes hold of the file systems; what could not be read is noted.
-    fn files(&mut self) -> Result<Vec<(Process, Found)>> {
-        // This process, and the one that waits for it.
-        let ours = [Some(std::process::id()), waiting_process()];
-        let mut processes = self.in_order();
-        processes.retain(|(_, pid)| !ours.contains(&Some(*pid)));
-        let asked = processes.iter().map(|(owner, pid)| (owner.clone(), Question::Files(*pid)));
-        let asked: Vec<_> = asked.collect();
-        let mut all = Vec::new();
-        for ((_, pid), told) in processes.into_iter().zip(self.ask(&asked)?) {
-            all.extend(told.found.iter().map(|found| (self.process(pid), found.clone())));
-            if let Err(why) = told.result() {
-                self.unread.processes.insert(pid, why);
-            }
-        }
-        Ok(all)
-    }
-}
-
 impl Census for KernelCensus {
     fn sight(&self) -> Answer<()> {
         self.seeing(&[], |_| Ok(()))
@@ -212,7 +157,7 @@ impl Census for KernelCensus {
     }
 
     fn own_namespace(&self) -> Result<NamespaceId> {
-        own_namespace(&self.proc()?)
+        self.look(&[])?.own_namespace()
     }
 
     fn pod_users(
@@ -226,7 +171,7 @@ impl Census for KernelCensus {
 
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses> {
         self.seeing(numbers, |look| {
-            look.read_namespaces(&BTreeSet::new())?;
+            look.read_namespaces()?;
             look.whole_uses()
         })
     }
@@ -238,9 +183,9 @@ impl Census for KernelCensus {
         deadline: Deadline,
     ) -> Answer<NamespaceUses> {
         self.seeing(numbers, |look| {
-            look.unread.comes_again = true;
+            look.awaited = Some(first.clone());
             let rest = look.scan.hold_back(deadline.remaining());
-            let read = look.read_namespaces(first).and_then(|()| look.report_unread());
+            let read = look.read_namespaces().and_then(|()| look.report_unread());
             look.scan.give_back(rest);
             let (untold, later) = read?;
             Ok(NamespaceUses { namespaces: look.uses(), untold, later })
@@ -250,7 +195,7 @@ impl Census for KernelCensus {
     fn namespaces_of(&self, numbers: &[DeviceNumber], sources: &Path) -> Answer<NamespaceUses> {
         self.seeing(numbers, |look| {
             look.filter.label = Some(sources.to_owned());
-            look.read_namespaces(&BTreeSet::new())?;
+            look.read_namespaces()?;
             let mounts = look.all.iter().flat_map(|one| one.table.mounts());
             let named = mounts.filter(|mount| {
                 label::is_labelled(mount) && Path::new(&mount.source).starts_with(sources)
@@ -260,7 +205,7 @@ impl Census for KernelCensus {
             // Mounts of these under another label.
             if look.filter.numbers.iter().any(|number| !numbers.contains(number)) {
                 look.unread = Unread::default();
-                look.read_namespaces(&BTreeSet::new())?;
+                look.read_namespaces()?;
             }
             look.whole_uses()
         })
@@ -268,27 +213,37 @@ impl Census for KernelCensus {
 
     fn device_users(&self, numbers: &[DeviceNumber]) -> Answer<DeviceUses> {
         self.seeing(numbers, |look| {
-            look.read_namespaces(&BTreeSet::new())?;
-            let found = look.files()?;
+            look.read_namespaces()?;
             let mut uses = DeviceUses::default();
-            look.add_kernel_users(&mut uses)?;
-            for (process, one) in found {
-                match one {
-                    Found::File { tie, path, number } => {
-                        let one = FileUse { process, tie, path: path.into(), number };
-                        let is_possible = tie == Tie::Undescribed;
-                        if is_possible { &mut uses.possible } else { &mut uses.files }.push(one);
+            let mut processes = look.in_order();
+            // This process, and the one that waits for it.
+            let ours = [Some(std::process::id()), waiting_process()];
+            processes.retain(|(_, pid)| !ours.contains(&Some(*pid)));
+            for (_, pid, mut told) in look.ask(processes, |pid| Question::Files(*pid))? {
+                for one in std::mem::take(&mut told.found) {
+                    let process = look.process(pid);
+                    match one {
+                        Found::File(tie, path, number) => {
+                            let one = FileUse { process, tie, path: path.into(), number };
+                            let is_possible = tie == Tie::Undescribed;
+                            if is_possible { &mut uses.possible } else { &mut uses.files }
+                                .push(one);
+                        }
+                        Found::Node(descriptor, path) => {
+                            uses.nodes.push(NodeUse { process, descriptor, path: path.into() });
+                        }
+                        Found::Unknown(why) => {
+                            let what = format!("what process {process} holds");
+                            uses.untold.push(Untold::of_unknown(what, why));
+                        }
+                        _ => {}
                     }
-                    Found::Node { descriptor, path } => {
-                        uses.nodes.push(NodeUse { process, descriptor, path: path.into() });
-                    }
-                    Found::Unknown { what: link, why } => {
-                        let what = format!("what process {process} holds");
-                        uses.untold.push(Untold::of_unknown(what, format!("{link}: {why}")));
-                    }
-                    _ => {}
+                }
+                if let Err(why) = told.result() {
+                    look.unread.processes.insert(pid, why);
                 }
             }
+            look.add_kernel_users(&mut uses)?;
             uses.untold.extend(look.must_be_whole()?);
             uses.namespaces = look.uses();
             Ok(uses)
@@ -305,30 +260,26 @@ impl Census for KernelCensus {
 
     fn ext_file_system_ids(&self) -> Answer<BTreeMap<DeviceNumber, u64>> {
         self.seeing(&[], |look| {
-            look.read_namespaces(&BTreeSet::new())?;
-            look.must_be_whole()?;
-            let asked = look.all.iter().enumerate().map(|(at, one)| {
+            look.read_namespaces()?;
+            let all = look.all.iter().enumerate().map(|(at, one)| {
                 let tasks = if at == 0 { Vec::new() } else { one.tasks.clone() };
-                (one.owner.clone(), Question::ExtIds(tasks))
+                (tasks.first().map_or(Party::Root, |task| look.party(task.pid)), tasks)
             });
-            let asked: Vec<_> = asked.collect();
+            let all: Vec<(_, Vec<_>)> = all.collect();
             let mut ids = BTreeMap::new();
-            for ((owner, _), told) in asked.iter().zip(look.ask(&asked)?) {
+            for (owner, _, told) in look.ask(all, |tasks| Question::ExtIds(tasks.clone()))? {
                 match told.result() {
                     Ok(found) => ids.extend(found.into_iter().filter_map(|one| match one {
                         Found::ExtId(number, id) => Some((number, id)),
                         _ => None,
                     })),
-                    Err(why) if !unread::is_shortage(owner, &why) => {}
-                    Err(why) => {
-                        let error = std::io::Error::other(why.text());
-                        return Err(Error::io(
-                            "ask the mounted file systems for their ids",
-                            &error,
-                        ));
+                    Err(why) if unread::is_shortage(&owner, &why) => {
+                        look.unread.later("the ids of the mounted file systems".to_owned(), &why);
                     }
+                    Err(_) => {}
                 }
             }
+            look.must_be_whole()?;
             Ok(ids)
         })
     }

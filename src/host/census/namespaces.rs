@@ -1,264 +1,221 @@
 //! All mount namespaces of the machine: this machine's and those of pods first, those that ordinary users made last.
 
-use super::answers::named_by;
-use super::inspection::{Inspection, Namespace, in_order, namespace_in};
-use super::proc::{Proc, Task};
+use super::inspection::{Inspection, Namespace, in_order};
+use super::proc::{Task, named_by};
 use super::question::{Door, Found, Question, Why};
-use super::scan::{Class, Party, Response};
+use super::scan::{Class, Party};
 use super::unread::is_shortage;
 use crate::model::error::{Error, Result};
-use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use crate::model::pauses::Steps;
+use rustix::fs::{FlockOperation, flock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
-type Residents = BTreeMap<NamespaceId, Vec<Task>>;
 /// Processes that are placed by their mounts, because their links are closed or do not answer.
-type Closed = BTreeMap<u32, Why>;
+type Closed = BTreeMap<Task, Why>;
 /// The namespaces that the kernel lists, with the ordinary user who made each.
-type Listed = BTreeMap<u64, Option<u32>>;
-
-/// So many of the processes that live in a namespace are tried in order to read its mounts.
-const MOST_TRIED: usize = 64;
+pub(super) type Listed = BTreeMap<NamespaceId, Option<u32>>;
 
 impl Inspection<'_> {
-    /// Reads them: of namespaces of pods those of these pods first.
-    pub(super) fn read_namespaces(&mut self, pods: &BTreeSet<ConsumerId>) -> Result<()> {
-        let own = own_namespace(&self.proc)?;
+    pub(super) fn read_namespaces(&mut self) -> Result<()> {
         self.add_new_processes()?;
-        let (users, others): (Vec<_>, Vec<_>) =
-            self.in_order().into_iter().partition(|(owner, _)| owner.class() == Class::Users);
-        let (mut residents, mut closed) = (Residents::new(), Closed::new());
-        self.place(&others, &mut residents, &mut closed)?;
-        // Asked before users' processes use up the budget of users: root's namespaces are among those listed.
-        let listed = self.list(residents.keys().chain([&own]).map(|id| id.0).collect())?;
-        self.place(&users, &mut residents, &mut closed)?;
-        let tasks = residents.remove(&own).unwrap_or_default();
-        let table = self.proc.own_table()?;
-        let first = table.mounts().first().map_or(0, |mount| mount.id);
-        let (id, keepers, owner) = (Some(own), Vec::new(), Party::Root);
-        self.all = vec![Namespace { id, tasks, table, first, user: None, keepers, owner }];
-        let known = residents.keys().copied().chain([own]).collect();
-        self.inhabited(residents, pods, listed.as_ref(), &mut closed)?;
+        let mut all = self.first_tasks();
+        all.sort_by_key(|(owner, _)| (owner.class(), !self.is_awaited(owner)));
+        let (users, others) = all.into_iter().partition(|(owner, _)| owner.class() == Class::Users);
+        let mut closed = self.read_homes(others)?;
+        // Asked before users' processes use up the budget of users. Users cannot make one of root's, however many of
+        // their processes live there.
+        let listed = self.list()?;
+        let of_root = listed.iter().flatten().filter(|(_, user)| user.is_none());
+        self.enter(of_root.map(|(id, user)| (*id, *user)).collect(), &Party::Root)?;
+        closed.extend(self.add_homes(users)?);
         match listed {
-            Some(listed) => self.uninhabited(&known, listed)?,
-            None => self.uninhabited_by_references(known)?,
+            Some(listed) => self.uninhabited(listed)?,
+            None => self.uninhabited_by_references()?,
         }
-        self.place_closed(&closed)
+        self.place_closed(closed)
     }
 
-    /// Finds out where processes live.
-    fn place(
-        &mut self,
-        processes: &[(Party, u32)],
-        residents: &mut Residents,
-        closed: &mut Closed,
-    ) -> Result<()> {
-        let place = |pid: u32| Question::Place(Task::first_of(pid));
-        let asked = processes.iter().map(|(owner, pid)| (owner.clone(), place(*pid)));
-        let asked: Vec<_> = asked.collect();
-        for ((owner, pid), told) in processes.iter().zip(self.ask(&asked)?) {
+    /// Reads those where these live.
+    pub(super) fn read_homes_of(&mut self, tasks: Vec<(Party, Task)>) -> Result<()> {
+        let closed = self.read_homes(tasks)?;
+        self.place_closed(closed)
+    }
+
+    /// The first thread of each process, in order.
+    pub(super) fn first_tasks(&self) -> Vec<(Party, Task)> {
+        self.in_order().into_iter().map(|(owner, pid)| (owner, Task::first_of(pid))).collect()
+    }
+
+    pub(super) fn own_namespace(&self) -> Result<NamespaceId> {
+        let own = self.proc.namespace("thread-self");
+        own.map_err(|error| Error::io("look up this process's mount namespace", &error))
+    }
+
+    /// This thread's namespace, and those where these live.
+    pub(super) fn read_homes(&mut self, tasks: Vec<(Party, Task)>) -> Result<Closed> {
+        let (id, table) = (self.own_namespace()?, self.proc.own_table()?);
+        let first = table.mounts().first().map_or(0, |mount| mount.id);
+        self.filter.known = BTreeSet::from([id]);
+        let (id, keepers) = (Some(id), Vec::new());
+        self.all = vec![Namespace { id, tasks: Vec::new(), table, first, user: None, keepers }];
+        self.add_homes(tasks)
+    }
+
+    /// Those where these live, and those of these that are to be placed by their mounts.
+    fn add_homes(&mut self, tasks: Vec<(Party, Task)>) -> Result<Closed> {
+        let mut closed = Closed::new();
+        for (owner, task, told) in self.ask(tasks, |task| Question::Home(*task))? {
             match told.result() {
-                Ok(found) => {
-                    if let Some((task, id)) = found.iter().find_map(placed) {
-                        residents.entry(id).or_default().push(task);
-                    }
-                }
+                Ok(found) => self.add(&found, &owner)?,
                 Err(why)
-                    if is_shortage(owner, &why)
-                        || *owner == Party::Root && matches!(why, Why::Late) =>
+                    if is_shortage(&owner, &why)
+                        || owner == Party::Root && matches!(why, Why::Late) =>
                 {
-                    self.unread.later(format!("where process {pid} lives"), &why);
+                    self.unread.later(format!("where process {} lives", task.pid), &why);
                 }
-                Err(why) => drop(closed.insert(*pid, why)),
+                Err(why) => drop(closed.insert(task, why)),
+            }
+        }
+        Ok(closed)
+    }
+
+    /// Adds namespaces and who lives there.
+    fn add(&mut self, found: &[Found], owner: &Party) -> Result<()> {
+        for one in found {
+            match one {
+                Found::Table(excerpt) => self.all.push(Namespace::of(excerpt)?),
+                Found::Unread(namespace, why) => {
+                    let unread = (owner.clone(), Vec::new(), why.clone());
+                    self.unread.namespaces.insert(*namespace, unread);
+                }
+                _ => {}
+            }
+        }
+        if let Some(Found::Home(task, namespace)) = found.first() {
+            if let Some(one) = self.all.iter_mut().find(|one| one.id == Some(*namespace)) {
+                one.tasks.push(*task);
+            } else if let Some((_, tasks, _)) = self.unread.namespaces.get_mut(namespace) {
+                tasks.push(*task);
             }
         }
         Ok(())
     }
 
-    /// Has the kernel list the namespaces but these, in which the machine's own processes and those of pods live. Users
-    /// can make as many as they like, so their budget pays for it. None before Linux 6.12.
-    fn list(&mut self, but: Vec<u64>) -> Result<Option<Listed>> {
+    /// Has the kernel list the namespaces that are not known. Users can make as many as they like, so their budget pays
+    /// for it. None before Linux 6.12.
+    fn list(&mut self) -> Result<Option<Listed>> {
         if !self.setting.walks_namespaces {
             return Ok(None);
         }
-        let question = Question::List { these: but, is_only: false };
-        let Some(told) = self.ask(&[(Party::Users, question)])?.pop() else { return Ok(None) };
-        let listed = makers(&told.found);
-        let users: Vec<u32> = listed.values().copied().flatten().collect();
-        for found in &told.found {
-            if let Found::More(count) = found {
-                self.unread_uninhabited(Some(*count), Some(&users), &Why::Skipped);
-            }
-        }
+        let question = Question::List { these: self.filter.known.clone(), is_only: false };
+        let told = self.ask_one(Party::Users, &question)?;
+        let listed = listed_in(&told.found);
         match told.result() {
             Ok(_) => {}
             Err(why) if why.is_lack() => {
                 self.unread.later("where no process lives".to_owned(), &why);
             }
-            Err(Why::Failed(_)) => return Ok(None),
-            Err(why) => self.unread_uninhabited(None, Some(&users), &why),
+            Err(why) if why.is_closed() => return Ok(None),
+            Err(_) => self.unread_uninhabited(0, &Party::Users, &listed, &Why::Skipped),
         }
         Ok(Some(listed))
     }
 
-    /// Reads the mounts where processes live: first of the machine's own namespaces, then of pods', then of users'.
-    fn inhabited(
-        &mut self,
-        residents: Residents,
-        pods: &BTreeSet<ConsumerId>,
-        listed: Option<&Listed>,
-        closed: &mut Closed,
-    ) -> Result<()> {
-        let is_roots =
-            |id: &NamespaceId| listed.and_then(|listed| listed.get(&id.0)) == Some(&None);
-        let mut residents = in_order(residents.into_iter().map(|(id, tasks)| {
-            let owner = self.owner_of(&tasks);
-            // Users cannot make one of those, however many of their processes live there.
-            let is_roots = owner.class() == Class::Users && is_roots(&id);
-            (if is_roots { Party::Root } else { owner }, (id, tasks))
-        }));
-        let is_first = |owner: &Party| matches!(owner, Party::Pod(pod) if pods.contains(pod));
-        residents.sort_by_key(|(owner, _)| (owner.class(), !is_first(owner)));
-        let table = |(owner, (id, tasks)): &(Party, (NamespaceId, Vec<Task>))| {
-            let doors = tasks.iter().take(MOST_TRIED).map(|task| Door::Task(*task)).collect();
-            (owner.clone(), Question::Table { namespace: id.0, doors })
-        };
-        let asked: Vec<_> = residents.iter().map(table).collect();
-        for ((owner, (id, tasks)), told) in residents.into_iter().zip(self.ask(&asked)?) {
-            match told.result() {
-                Ok(found) => match namespace_in(&found, Some(id), tasks.clone(), owner)? {
-                    Some(one) => self.all.push(one),
-                    // Those that were tried have ended.
-                    None => closed
-                        .extend(tasks.iter().skip(MOST_TRIED).map(|one| (one.pid, Why::Skipped))),
-                },
-                // Those who live there are placed by their mounts, which they tell.
-                Err(why @ (Why::Stalled | Why::Skipped)) => {
-                    closed.extend(tasks.iter().map(|task| (task.pid, why.clone())));
-                }
-                Err(why) => {
-                    // A pod that has nothing to do with the volume can make any look late.
-                    let is_awaited = owner == Party::Root || is_first(&owner);
-                    self.unread_namespace((id, &owner, is_awaited), &tasks, &why);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whose a namespace is, by those who live there: a pod's has its processes, and perhaps a watcher or two.
-    fn owner_of(&self, tasks: &[Task]) -> Party {
-        let owners = tasks.iter().map(|task| self.party(task.pid));
-        let order = |owner: &Party| match owner {
-            Party::Pod(_) => 0,
-            Party::Container(_) => 1,
-            Party::Root => 2,
-            Party::User(_) | Party::Users => 3,
-        };
-        owners.min_by_key(order).unwrap_or(Party::Root)
-    }
-
     /// Reads the mounts where no process is known to live. Of those that mount one of the file systems it is also found
     /// out what keeps them.
-    fn uninhabited(&mut self, known: &HashSet<NamespaceId>, listed: Listed) -> Result<()> {
-        let first = self.all.len();
-        let unknown = listed.into_iter().filter(|(id, _)| !known.contains(&NamespaceId(*id)));
-        let (roots, users): (Listed, Listed) = unknown.partition(|(_, user)| user.is_none());
-        if !roots.is_empty() || !users.is_empty() {
-            let _turn =
-                super::turns::take(self.setting.turns.as_ref(), self.scan.time_for_a_turn());
-            self.enter(roots, &Party::Root)?;
-            self.enter(users, &Party::Users)?;
-        }
+    fn uninhabited(&mut self, mut listed: Listed) -> Result<()> {
+        listed.retain(|id, user| user.is_some() && !self.filter.known.contains(id));
+        self.enter(listed, &Party::Users)?;
         let numbers = self.filter.numbers.clone();
-        let is_asked = |one: &Namespace| one.mounts_of(&numbers).next().is_some();
-        if self.all[first..].iter().any(is_asked) {
+        let is_asked =
+            |one: &&Namespace| one.tasks.is_empty() && one.mounts_of(&numbers).next().is_some();
+        if self.all[1..].iter().any(|one| is_asked(&one)) {
             let references = self.references()?;
-            self.explain(first, references);
+            self.explain(references);
             // What only a look kept ended with it.
-            let is_kept = |one: &Namespace| !one.tasks.is_empty() || !one.keepers.is_empty();
-            let unkept = self.all[first..].iter().filter(|one| is_asked(one) && !is_kept(one));
-            let gone = self.gone(unkept.filter_map(|one| Some(one.id?.0)).collect())?;
-            self.all.retain(|one| one.id.is_none_or(|id| !gone.contains(&id.0)));
+            let unkept = self.all[1..].iter().filter(|one| is_asked(one) && one.keepers.is_empty());
+            let these: BTreeSet<_> = unkept.filter_map(|one| one.id).collect();
+            let question = Question::List { these: these.clone(), is_only: true };
+            if !these.is_empty()
+                && let Ok(found) = self.ask_one(Party::Users, &question)?.result()
+            {
+                let listed = listed_in(&found);
+                let is_gone = |id: &NamespaceId| these.contains(id) && !listed.contains_key(id);
+                self.all.retain(|one| !one.id.as_ref().is_some_and(is_gone));
+            }
         }
         Ok(())
     }
 
-    /// Those of these that the kernel lists no more.
-    fn gone(&mut self, mut these: BTreeSet<u64>) -> Result<BTreeSet<u64>> {
-        if these.is_empty() {
-            return Ok(these);
-        }
-        let question = Question::List { these: these.iter().copied().collect(), is_only: true };
-        let told = self.ask(&[(Party::Users, question)])?.pop().map(Response::result);
-        match told {
-            Some(Ok(found)) if !found.iter().any(|one| matches!(one, Found::More(_))) => {
-                let listed = makers(&found);
-                these.retain(|id| !listed.contains_key(id));
-                Ok(these)
-            }
-            _ => Ok(BTreeSet::new()),
-        }
-    }
-
-    fn enter(&mut self, mut left: Listed, owner: &Party) -> Result<()> {
-        if left.is_empty() {
+    fn enter(&mut self, mut listed: Listed, owner: &Party) -> Result<()> {
+        if listed.is_empty() {
             return Ok(());
         }
-        let question = Question::Enter(left.keys().copied().collect());
-        let Some(told) = self.ask(&[(owner.clone(), question)])?.pop() else { return Ok(()) };
-        // Of each namespace it is told who made it, and then its mounts or why they could not be read.
-        let is_end = |one: &Found| matches!(one, Found::Table { .. } | Found::Unread { .. });
-        for found in told.found.split_inclusive(is_end) {
-            match found.last() {
-                Some(Found::Unread { namespace, why }) => {
-                    left.remove(namespace);
-                    let (id, why) = (NamespaceId(*namespace), Why::Failed(why.clone()));
-                    self.unread_namespace((id, owner, *owner == Party::Root), &[], &why);
-                }
-                Some(Found::Table { namespace: Some(id), .. }) => {
-                    left.remove(id);
-                    let id = Some(NamespaceId(*id));
-                    self.all.extend(namespace_in(found, id, Vec::new(), owner.clone())?);
-                }
-                _ => {}
-            }
-        }
+        let _turn = self.take_turn();
+        let question = Question::Enter(listed.keys().copied().collect());
+        let told = self.ask_one(owner.clone(), &question)?;
+        self.add(&told.found, owner)?;
         if let Err(why) = told.result() {
-            let users: Vec<u32> = left.values().copied().flatten().collect();
-            let users = (*owner == Party::Users).then_some(users.as_slice());
-            self.unread_uninhabited(Some(left.len()), users, &why);
+            listed.retain(|id, _| !self.filter.known.contains(id));
+            self.unread_uninhabited(listed.len(), owner, &listed, &why);
         }
         Ok(())
+    }
+
+    /// Waits for this call's turn to enter namespaces that no process keeps alive, for as long as it can: after that it
+    /// goes in beside the others. Who is inside keeps the namespace, and every disk in it: were a new call to go in
+    /// before the last one is out, a namespace that all have left would never end. The lock is on the driver's own
+    /// directory, which no user can open.
+    fn take_turn(&self) -> Option<File> {
+        let lock = File::open(self.setting.turns.as_ref()?).ok()?;
+        let end = Instant::now() + self.scan.time_for_a_turn();
+        for step in Steps::between(Duration::from_millis(1), Duration::from_millis(20)) {
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                return Some(lock);
+            }
+            if Instant::now() > end {
+                break;
+            }
+            thread::sleep(step);
+        }
+        None
     }
 
     /// Finds them before Linux 6.12, where only a reference leads there; and one may be mounted in another.
-    fn uninhabited_by_references(&mut self, mut known: HashSet<NamespaceId>) -> Result<()> {
-        let first = self.all.len();
-        let _turn = super::turns::take(self.setting.turns.as_ref(), self.scan.time_for_a_turn());
+    fn uninhabited_by_references(&mut self) -> Result<()> {
+        let _turn = self.take_turn();
         loop {
             let references = self.references()?;
             let mut doors: BTreeMap<NamespaceId, Vec<Door>> = BTreeMap::new();
-            for (id, reference) in references.iter().filter(|(id, _)| !known.contains(id)) {
+            for (id, reference) in
+                references.iter().filter(|(id, _)| !self.filter.known.contains(id))
+            {
                 doors.entry(*id).or_default().extend(self.door(reference));
             }
             if doors.is_empty() {
-                self.explain(first, references);
+                self.explain(references);
                 return Ok(());
             }
-            known.extend(doors.keys());
-            let table = |(id, doors): (&NamespaceId, &Vec<Door>)| {
-                (Party::Users, Question::Table { namespace: id.0, doors: doors.clone() })
+            self.filter.known.extend(doors.keys());
+            let doors = doors.into_iter().map(|one| (Party::Users, one)).collect();
+            let question = |(id, doors): &(NamespaceId, Vec<Door>)| Question::EnterBy {
+                namespace: *id,
+                doors: doors.clone(),
             };
-            let asked: Vec<_> = doors.iter().map(table).collect();
-            for (id, told) in doors.keys().zip(self.ask(&asked)?) {
+            for (owner, (id, _), told) in self.ask(doors, question)? {
                 match told.result() {
-                    Ok(found) => {
-                        self.all.extend(namespace_in(&found, Some(*id), vec![], Party::Users)?);
+                    Ok(found) => self.add(&found, &owner)?,
+                    Err(why @ Why::Skipped) => {
+                        self.unread_uninhabited(1, &owner, &Listed::new(), &why);
                     }
-                    Err(why @ Why::Skipped) => self.unread_uninhabited(Some(1), Some(&[]), &why),
-                    Err(why) => self.unread_namespace((*id, &Party::Users, false), &[], &why),
+                    Err(why) => {
+                        self.unread.namespaces.insert(id, (owner, Vec::new(), why));
+                    }
                 }
             }
         }
@@ -267,22 +224,16 @@ impl Inspection<'_> {
     /// Everything that keeps a mount namespace. Processes are listed again: one that was not there before may have made
     /// it.
     fn references(&mut self) -> Result<Vec<(NamespaceId, Reference)>> {
-        let mut found = Vec::new();
+        let mut all = Vec::new();
         self.add_new_processes()?;
         // What this process has open it has for looking.
         let mut processes = self.in_order();
         processes.retain(|(_, pid)| *pid != std::process::id());
-        let asked =
-            processes.iter().map(|(owner, pid)| (owner.clone(), Question::References(*pid)));
-        let asked: Vec<_> = asked.collect();
-        for ((owner, pid), told) in processes.into_iter().zip(self.ask(&asked)?) {
-            found.extend(told.found.iter().filter_map(|one| match one {
-                Found::Namespace { task, namespace } => {
-                    Some((NamespaceId(*namespace), Reference::Thread(*task)))
-                }
-                Found::Descriptor { descriptor, namespace } => {
-                    let descriptor = *descriptor;
-                    Some((NamespaceId(*namespace), Reference::Open { pid, descriptor }))
+        for (owner, pid, told) in self.ask(processes, |pid| Question::References(*pid))? {
+            all.extend(told.found.iter().filter_map(|one| match *one {
+                Found::Home(task, namespace) => Some((namespace, Reference::Thread(task))),
+                Found::Descriptor(descriptor, namespace) => {
+                    Some((namespace, Reference::Open { pid, descriptor }))
                 }
                 _ => None,
             }));
@@ -292,7 +243,7 @@ impl Inspection<'_> {
                     self.unread.later(what.to_owned(), &why);
                 }
                 // What is closed to us leaves no trace.
-                Err(Why::Failed(failure)) if !failure.is_lack() => {}
+                Err(why) if why.is_closed() => {}
                 Ok(_) => {}
                 Err(why) => drop(self.unread.processes.insert(pid, why)),
             }
@@ -301,10 +252,10 @@ impl Inspection<'_> {
             for mount in namespace.table.mounts().iter().filter(|mount| mount.fs_type == "nsfs") {
                 let place = mount.target.clone();
                 let id = named_by(&mount.root);
-                found.extend(id.map(|id| (id, Reference::Mounted { place, within })));
+                all.extend(id.map(|id| (id, Reference::Mounted { place, within })));
             }
         }
-        Ok(found)
+        Ok(all)
     }
 
     /// The way there. A place in a namespace where no process lives is no way.
@@ -322,75 +273,66 @@ impl Inspection<'_> {
         })
     }
 
-    /// Notes what keeps the namespaces that were added last.
-    fn explain(&mut self, first: usize, references: Vec<(NamespaceId, Reference)>) {
-        for (id, reference) in references {
-            let keeper = match &reference {
-                Reference::Mounted { place, within } => Some(NamespaceKeeper::MountedAt {
-                    place: place.clone(),
-                    within: self.all[*within].id,
-                }),
-                Reference::Open { pid, descriptor } => Some(NamespaceKeeper::OpenIn {
-                    process: self.process(*pid),
-                    descriptor: *descriptor,
-                }),
-                Reference::Thread(_) => None,
-            };
-            let Some(one) = self.all[first..].iter_mut().find(|one| one.id == Some(id)) else {
-                continue;
-            };
-            one.keepers.extend(keeper);
-            if let Reference::Thread(task) = reference
-                && one.tasks.iter().all(|other| other.pid != task.pid)
-            {
-                one.tasks.push(task);
-            }
-        }
-    }
-
-    /// A process with a closed link lives where its mounts are: each is in one namespace only. One that stays without a
-    /// place may live wherever no process is known to live.
-    fn place_closed(&mut self, closed: &Closed) -> Result<()> {
-        let mut unplaced = None;
-        let processes = in_order(closed.keys().map(|pid| (self.party(*pid), *pid)));
-        let listed =
-            |(owner, pid): &(Party, u32)| (owner.clone(), Question::Listed(Task::first_of(*pid)));
-        let asked: Vec<_> = processes.iter().map(listed).collect();
-        for ((owner, pid), told) in processes.into_iter().zip(self.ask(&asked)?) {
-            let is_closed = |why: &Why| matches!(why, Why::Failed(_)) && !why.is_lack();
-            let unread = closed.get(&pid).filter(|why| !is_closed(why));
-            if let Some(why) = unread {
-                self.unread.processes.insert(pid, why.clone());
-            }
-            let found = match told.result() {
-                Ok(found) => found,
-                Err(why) => {
-                    self.unread_mounts(pid, &owner, &why);
-                    unplaced = unplaced.or(unread.map(|_| pid));
+    /// Notes what keeps the namespaces where no process is known to live.
+    fn explain(&mut self, references: Vec<(NamespaceId, Reference)>) {
+        let unexplained = self.all[1..].iter().filter(|one| one.tasks.is_empty());
+        let unexplained: BTreeSet<NamespaceId> = unexplained.filter_map(|one| one.id).collect();
+        for (id, reference) in references.into_iter().filter(|(id, _)| unexplained.contains(id)) {
+            let Some(at) = self.all.iter().position(|one| one.id == Some(id)) else { continue };
+            let keeper = match reference {
+                Reference::Mounted { place, within } => {
+                    NamespaceKeeper::MountedAt { place, within: self.all[within].id }
+                }
+                Reference::Open { pid, descriptor } => {
+                    NamespaceKeeper::OpenIn { process: self.process(pid), descriptor }
+                }
+                Reference::Thread(task) => {
+                    if self.all[at].tasks.iter().all(|other| other.pid != task.pid) {
+                        self.all[at].tasks.push(task);
+                    }
                     continue;
                 }
             };
-            let Some(mut one) = namespace_in(&found, None, vec![Task::first_of(pid)], owner)?
-            else {
+            self.all[at].keepers.push(keeper);
+        }
+    }
+
+    /// A process with a closed link lives where its mounts are. One that stays without a place may live wherever no
+    /// process is known to live.
+    fn place_closed(&mut self, mut closed: Closed) -> Result<()> {
+        let mut unplaced = None;
+        let tasks = in_order(closed.keys().map(|task| (self.party(task.pid), *task)));
+        for (owner, task, told) in self.ask(tasks, |task| Question::Listed(*task))? {
+            let told = told.result();
+            // It has ended.
+            if told.as_ref().is_ok_and(Vec::is_empty) {
                 continue;
-            };
-            let ids = || one.table.mounts().iter().map(|mount| mount.id).chain([one.first]);
-            match self.all.iter_mut().find(|known| known.has_any(ids())) {
+            }
+            let unread = closed.remove(&task).filter(|why| !why.is_closed());
+            if let Err(why) = &told {
+                self.unread_mounts(task.pid, &owner, why);
+                unplaced = unplaced.or(unread.is_some().then_some(task.pid));
+            }
+            self.unread.processes.extend(unread.map(|why| (task.pid, why)));
+            let Some(Found::Table(excerpt)) = told.iter().flatten().next() else { continue };
+            let mut one = Namespace::of(excerpt)?;
+            one.tasks.push(task);
+            let ids = one.table.mounts().iter().map(|mount| mount.id).chain([one.first]).collect();
+            match self.all.iter_mut().find(|known| known.has_any(&ids)) {
                 Some(known) => {
                     known.tasks.append(&mut one.tasks);
                     if known.first == one.first {
-                        self.unread.seen.insert(pid);
+                        self.unread.seen.insert(task.pid);
                     }
                 }
                 None => self.all.push(one),
             }
         }
-        if let Some(pid) = unplaced {
-            let process = self.process(pid);
-            for one in &mut self.all {
-                if one.tasks.is_empty() && one.keepers.is_empty() {
-                    one.keepers.push(NamespaceKeeper::Unexamined(process.clone()));
-                }
+        let unplaced = unplaced.map(|pid| NamespaceKeeper::Unexamined(self.process(pid)));
+        for one in &mut self.all {
+            one.tasks.sort_unstable();
+            if one.tasks.is_empty() && one.keepers.is_empty() {
+                one.keepers.extend(unplaced.clone());
             }
         }
         Ok(())
@@ -405,23 +347,10 @@ enum Reference {
     Mounted { place: PathBuf, within: usize },
 }
 
-/// This thread's mount namespace.
-pub(super) fn own_namespace(proc: &Proc) -> Result<NamespaceId> {
-    proc.namespace_at("thread-self")
-        .map_err(|error| Error::io("look up this process's mount namespace", &error))
-}
-
-pub(super) fn placed(found: &Found) -> Option<(Task, NamespaceId)> {
-    match found {
-        Found::Namespace { task, namespace } => Some((*task, NamespaceId(*namespace))),
-        _ => None,
-    }
-}
-
-fn makers(found: &[Found]) -> Listed {
-    let maker = |one: &Found| match one {
-        Found::Maker { namespace, user } => Some((*namespace, *user)),
+fn listed_in(found: &[Found]) -> Listed {
+    let listed = |one: &Found| match *one {
+        Found::Listed(namespace, user) => Some((namespace, user)),
         _ => None,
     };
-    found.iter().filter_map(maker).collect()
+    found.iter().filter_map(listed).collect()
 }

@@ -19,6 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+/// `PROC_USER_INIT_INO` of `linux/proc_ns.h`: the user namespace of the machine itself. Capabilities in another one are
+/// none towards the machine's processes.
+pub(super) const INITIAL_USERS: u64 = 0xEFFF_FFFD;
+
 /// One thread, in whose place most of `/proc` can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Task {
@@ -99,15 +103,15 @@ impl Proc {
         }
     }
 
-    pub(super) fn namespace(&self, task: Task) -> io::Result<NamespaceId> {
-        self.namespace_at(&task.to_string())
+    /// The mount namespace of what a folder in `/proc` stands for.
+    pub(super) fn namespace(&self, folder: impl fmt::Display) -> io::Result<NamespaceId> {
+        let link = self.link(&format!("{folder}/ns/mnt"))?;
+        named_by(&link).ok_or_else(|| io::Error::other(link.display().to_string()))
     }
 
-    /// The mount namespace of what a folder in `/proc` stands for.
-    pub(super) fn namespace_at(&self, folder: &str) -> io::Result<NamespaceId> {
-        let link = self.link(&format!("{folder}/ns/mnt"))?;
-        let number = link.to_str().and_then(|text| number_of_link(text, "mnt"));
-        number.map(NamespaceId).ok_or_else(|| io::Error::other(format!("{}", link.display())))
+    /// The number of this process's namespace of a kind.
+    pub(super) fn own_number(&self, kind: &str) -> Option<u64> {
+        number_of_link(self.link(&format!("self/ns/{kind}")).ok()?.to_str()?, kind)
     }
 
     /// The mounts that a thread sees.
@@ -124,14 +128,13 @@ impl Proc {
     /// The mounts of this thread's own namespace. One question reads them once: all that it looks at, it looks at
     /// after that, and its answer is no older than the question. Who must know what came since asks again.
     pub(super) fn own_table(&self) -> Result<Arc<MountTable>> {
-        if let Some(own) = self.own.get() {
-            return Ok(Arc::clone(own));
+        if self.own.get().is_none() {
+            let path = "thread-self/mountinfo";
+            let io = |error| Error::io(format!("read {}", self.root.join(path).display()), &error);
+            let text = self.read_table(path, None).map_err(io)?;
+            let _ = self.own.set(Arc::new(MountTable::parse(&text)?));
         }
-        let path = "thread-self/mountinfo";
-        let text = self.read_table(path, None);
-        let io = |error| Error::io(format!("read {}", self.root.join(path).display()), &error);
-        let own = Arc::new(MountTable::parse(&text.map_err(io)?)?);
-        Ok(Arc::clone(self.own.get_or_init(|| own)))
+        Ok(self.own.get().cloned().unwrap_or_default())
     }
 
     /// The whole of a mount table; a long one is given up after this moment.
@@ -168,21 +171,22 @@ impl Proc {
 
     /// The process that traces a thread and has stopped it.
     pub(super) fn tracer_that_stops(&self, task: Task) -> Option<u32> {
-        let facts = |task: &str| {
-            let text = self.read(&format!("{task}/status")).ok()?;
-            Some(String::from_utf8_lossy(&text).into_owned())
-        };
-        let status = facts(&task.to_string())?;
+        let status = self.text(task, "status").ok()?;
         // proc(5): `t (tracing stop)`. Who traces is a thread too.
         let is_stopped = fact_of(&status, "State:").is_some_and(|state| state.starts_with('t'));
         let tracer =
             fact_of(&status, "TracerPid:").filter(|tracer| is_stopped && *tracer != "0")?;
-        fact_of(&facts(tracer)?, "Tgid:")?.parse().ok()
+        fact_of(&self.text(tracer, "status").ok()?, "Tgid:")?.parse().ok()
     }
 
     /// A process as people know it. Anything that is closed to us, or gone, is left out.
     pub(super) fn process(&self, pid: u32) -> io::Result<Process> {
         let owner = Owner::of(&self.text(pid, "cgroup")?, |step| self.is_made_by_root(step));
+        // The kernel prints `status` in ten times the time of `comm`, and containers have many processes.
+        if owner.pod.is_some() || owner.container.is_some() {
+            let command = self.text(pid, "comm")?.trim_end_matches('\n').to_owned();
+            return Ok(Process { pid, command, owner, user: None });
+        }
         let status = self.text(pid, "status")?;
         let command = fact_of(&status, "Name:").unwrap_or_default().to_owned();
         let users = fact_of(&status, "Uid:");
@@ -190,8 +194,8 @@ impl Proc {
         Ok(Process { pid, command, owner, user })
     }
 
-    fn text(&self, pid: u32, file: &str) -> io::Result<String> {
-        let bytes = files::unless_lack(self.read(&format!("{pid}/{file}")))?.unwrap_or_default();
+    fn text(&self, task: impl fmt::Display, file: &str) -> io::Result<String> {
+        let bytes = files::unless_lack(self.read(&format!("{task}/{file}")))?.unwrap_or_default();
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
@@ -208,8 +212,13 @@ pub(super) fn has_ended(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(ENOENT | ESRCH))
 }
 
+/// The mount namespace that a link names.
+pub(super) fn named_by(link: &Path) -> Option<NamespaceId> {
+    number_of_link(link.to_str()?, "mnt").map(NamespaceId)
+}
+
 /// The number in a link such as `mnt:[4026531841]`.
-pub(super) fn number_of_link(text: &str, kind: &str) -> Option<u64> {
+fn number_of_link(text: &str, kind: &str) -> Option<u64> {
     text.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
 }
 

@@ -5,24 +5,25 @@
 use super::proc::Task;
 use crate::files;
 use crate::model::disk::device::DeviceNumber;
-use crate::model::error::errno_text;
-use crate::model::mount::disk_users::Tie;
+use crate::model::error::{Error, errno_text};
+use crate::model::mount::disk_users::{NamespaceId, Tie};
+use crate::model::mount::mountinfo::MountTable;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Questions that share a filter and a time limit.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Batch {
     pub(super) filter: Filter,
-    /// How long all of them may take, in milliseconds.
-    pub(super) limit: u64,
-    /// After this time no further question is begun: the parent then decides whose turn it is.
-    pub(super) slice: u64,
+    /// How long all of them may take.
+    pub(super) limit: Duration,
     /// How long one of them may take.
-    pub(super) each: u64,
+    pub(super) each: Duration,
     pub(super) questions: Vec<Question>,
 }
 
@@ -36,21 +37,24 @@ pub(super) struct Filter {
     pub(super) label: Option<PathBuf>,
     /// Names of files that an orchestrator makes for each container.
     pub(super) container_files: Vec<String>,
+    /// Namespaces whose mounts the parent has already, or that could not be read.
+    pub(super) known: BTreeSet<NamespaceId>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Question {
-    /// The mount namespace of a thread, or of another one of its process if it has ended.
-    Place(Task),
-    /// The mounts of a namespace, where these live or to which these lead.
-    Table { namespace: u64, doors: Vec<Door> },
+    /// The mount namespace of a thread, or of another thread of its process if that one has ended; with the namespace's
+    /// mounts, unless they are known.
+    Home(Task),
     /// The mounts that a thread lists, with the servers among them: readable also while the thread's links
     /// are not.
     Listed(Task),
     /// The namespaces that the kernel lists: only these, or all but these.
-    List { these: Vec<u64>, is_only: bool },
+    List { these: BTreeSet<NamespaceId>, is_only: bool },
     /// The mounts of namespaces that the kernel lists.
-    Enter(Vec<u64>),
+    Enter(BTreeSet<NamespaceId>),
+    /// The mounts of a namespace to which one of these leads.
+    EnterBy { namespace: NamespaceId, doors: Vec<Door> },
     /// What of a process keeps a mount namespace alive.
     References(u32),
     /// What a process holds of the file systems.
@@ -63,7 +67,7 @@ pub(super) enum Question {
     /// The ids of the ext file systems that are mounted where these live.
     ExtIds(Vec<Task>),
     /// Opens a namespace: by one of these, else by the kernel's list.
-    Open { namespace: u64, doors: Vec<Door> },
+    Open { namespace: NamespaceId, doors: Vec<Door> },
     /// When a process began.
     Began(u32),
 }
@@ -87,51 +91,22 @@ pub(super) enum Door {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Line {
     Found(Found),
-    /// The question is done; it took so many microseconds.
-    End(Result<(), Why>, u64),
+    /// The question is done; it took so long.
+    End(Result<(), Why>, Duration),
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Found {
-    Namespace {
-        task: Task,
-        namespace: u64,
-    },
-    /// Who made a namespace; none if the machine's own user namespace owns it.
-    Maker {
-        namespace: u64,
-        user: Option<u32>,
-    },
-    /// So many more namespaces of ordinary users are listed.
-    More(usize),
-    /// The lines of a mount table that the filter asks for.
-    Table {
-        namespace: Option<u64>,
-        lines: Bytes,
-        /// The id of the table's first mount: ids are unique, so it tells which namespace a table is of.
-        first: u32,
-    },
-    Unread {
-        namespace: u64,
-        why: KernelError,
-    },
-    Descriptor {
-        descriptor: u32,
-        namespace: u64,
-    },
-    File {
-        tie: Tie,
-        path: OsString,
-        number: DeviceNumber,
-    },
-    Node {
-        descriptor: u32,
-        path: OsString,
-    },
-    Unknown {
-        what: String,
-        why: String,
-    },
+    Home(Task, NamespaceId),
+    /// A namespace, and the ordinary user who made it.
+    Listed(NamespaceId, Option<u32>),
+    Table(Excerpt),
+    Unread(NamespaceId, Why),
+    Descriptor(u32, NamespaceId),
+    File(Tie, OsString, DeviceNumber),
+    Node(u32, OsString),
+    /// What a process holds that could not be looked at, and why.
+    Unknown(String),
     ExtId(DeviceNumber, u64),
     Began(u64),
     /// The reader's descriptor of a namespace, which it closes when it is asked again.
@@ -139,24 +114,41 @@ pub(super) enum Found {
     Yes,
 }
 
-/// Bytes that need not be UTF-8, each as the character of its number: a list of numbers takes four times as long.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Bytes(String);
-
-impl Bytes {
-    pub(super) fn of(bytes: &[u8]) -> Self {
-        Self(bytes.iter().copied().map(char::from).collect())
+impl Found {
+    /// The namespace that is known by this, or known to be unreadable.
+    pub(super) fn known(&self) -> Option<NamespaceId> {
+        match self {
+            Self::Table(excerpt) => excerpt.namespace,
+            Self::Unread(namespace, _) => Some(*namespace),
+            _ => None,
+        }
     }
+}
 
-    pub(super) fn get(&self) -> Vec<u8> {
-        self.0.chars().filter_map(|one| u8::try_from(one).ok()).collect()
+/// What the filter asks for of a mount table.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Excerpt {
+    /// The namespace, unless these are the mounts that one process lists; and the ordinary user who made it.
+    pub(super) namespace: Option<NamespaceId>,
+    pub(super) user: Option<u32>,
+    /// They need not be UTF-8, so each byte is sent as one character: as a list of numbers they take four times as long.
+    pub(super) lines: String,
+    /// The id of the table's first mount: ids are unique, so it tells which namespace a table is of.
+    pub(super) first: u32,
+}
+
+impl Excerpt {
+    pub(super) fn table(&self) -> Result<MountTable, Error> {
+        let bytes = self.lines.chars().filter_map(|one| u8::try_from(one).ok());
+        MountTable::parse(&bytes.collect::<Vec<_>>())
     }
 }
 
 /// Why a question has no whole answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Why {
-    Failed(KernelError),
+    /// An error of the kernel's, or another one.
+    Failed(Option<i32>, String),
     /// Its time was over.
     Late,
     /// The reader did not come back from it.
@@ -166,13 +158,22 @@ pub(super) enum Why {
 }
 
 impl Why {
+    pub(super) fn is(&self, errno: Errno) -> bool {
+        matches!(self, Self::Failed(Some(failed), _) if *failed == errno as i32)
+    }
+
     pub(super) fn is_lack(&self) -> bool {
-        matches!(self, Self::Failed(failure) if failure.is_lack())
+        matches!(self, Self::Failed(Some(errno), _) if files::is_lack(&io::Error::from_raw_os_error(*errno)))
+    }
+
+    /// Whether the kernel refuses, however often it is asked.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self, Self::Failed(..)) && !self.is_lack()
     }
 
     pub(super) fn text(&self) -> String {
         let text = match self {
-            Self::Failed(failure) => &failure.text,
+            Self::Failed(_, text) => text,
             Self::Late => "it has so many mounts or open files that reading them was given up",
             Self::Stalled => "the kernel does not answer questions about it",
             Self::Skipped => {
@@ -184,37 +185,21 @@ impl Why {
 }
 
 /// An error of the kernel.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct KernelError {
-    errno: Option<i32>,
-    text: String,
-}
-
-impl KernelError {
-    pub(super) fn is_lack(&self) -> bool {
-        self.errno.is_some_and(|errno| files::is_lack(&io::Error::from_raw_os_error(errno)))
-    }
-
-    pub(super) fn is(&self, errno: Errno) -> bool {
-        self.errno == Some(errno as i32)
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.is(Errno::ENOENT) || self.is(Errno::ESRCH)
-    }
-}
-
-impl From<io::Error> for KernelError {
+impl From<io::Error> for Why {
     fn from(error: io::Error) -> Self {
-        Self { errno: error.raw_os_error(), text: errno_text(&error) }
+        match error.kind() {
+            io::ErrorKind::TimedOut => Self::Late,
+            _ => Self::Failed(error.raw_os_error(), errno_text(&error)),
+        }
     }
 }
 
-impl From<KernelError> for io::Error {
-    fn from(failure: KernelError) -> Self {
-        match failure.errno {
-            Some(errno) => Self::from_raw_os_error(errno),
-            None => Self::other(failure.text),
+impl From<Why> for io::Error {
+    fn from(why: Why) -> Self {
+        match why {
+            Why::Failed(Some(errno), _) => Self::from_raw_os_error(errno),
+            Why::Failed(None, text) => Self::other(text),
+            _ => io::ErrorKind::TimedOut.into(),
         }
     }
 }

@@ -4,7 +4,8 @@
 //! a server that is gone. So a process of one thread does it, which its parent abandons when it stalls
 //! (`scan.rs`). It does nothing but read.
 
-use super::answers::Reading;
+use super::answers::answer_all;
+use super::proc::Proc;
 use super::question::Line;
 use crate::descriptors::close_range;
 use nix::sys::prctl::set_pdeathsig;
@@ -32,11 +33,11 @@ pub fn serve(arguments: &[std::ffi::OsString]) -> u8 {
         return 1;
     }
     close_range(3, RawFd::MAX);
-    let Ok(mut reading) = Reading::begin(proc.as_ref(), trusted) else { return 1 };
-    u8::from(answer(&mut reading).is_err())
+    let Ok(proc) = Proc::at(proc.as_ref(), trusted) else { return 1 };
+    u8::from(answer(&proc).is_err())
 }
 
-fn answer(reading: &mut Reading) -> io::Result<()> {
+fn answer(proc: &Proc) -> io::Result<()> {
     let mut line = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut answers = io::stdout().lock();
     // One write each: a reader that stalls or is killed leaves whole lines.
@@ -45,9 +46,10 @@ fn answer(reading: &mut Reading) -> io::Result<()> {
         bytes.push(b'\n');
         answers.write_all(&bytes)
     };
+    let mut opened = None;
     line.write_all(DONE)?;
     for batch in BufReader::new(line.try_clone()?).lines() {
-        reading.answer_all(&serde_json::from_str(&batch?)?, &mut say)?;
+        answer_all(proc, &serde_json::from_str(&batch?)?, &mut opened, &mut say)?;
         line.write_all(DONE)?;
     }
     Ok(())

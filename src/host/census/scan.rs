@@ -1,15 +1,15 @@
 //! One bounded scan of other processes: readers are started, watched and abandoned here.
 
-use super::answers::Reading;
-use super::proc::fact_of;
+use super::inspection::CensusSetting;
+use super::proc::{Task, fact_of};
 use super::question::{Batch, Door, Filter, Found, Line, Question, Why};
 use super::reader::WORD;
 use crate::files;
 use crate::model::ids::ConsumerId;
-use crate::model::mount::disk_users::Process;
+use crate::model::mount::disk_users::{NamespaceId, Process};
 use nix::errno::Errno;
 use nix::libc;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
@@ -58,15 +58,16 @@ const ONE_OF_USERS: Duration = Duration::from_millis(100);
 const ONE_OF_ROOT: Duration = Duration::from_secs(5);
 /// So many questions are asked at once, and for so long: after that it is decided again who may be asked.
 const AT_ONCE: usize = 512;
-const SLICE: Duration = Duration::from_millis(100);
+pub(super) const SLICE: Duration = Duration::from_millis(100);
 
-/// Whose a process or namespace is, for the shares of a scan.
+/// Whose a process or namespace is, for the shares of a scan. A namespace where several live is the first one's: a pod's
+/// has its processes, and perhaps a watcher or two.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Party {
-    /// This machine itself.
-    Root,
     Pod(ConsumerId),
     Container(String),
+    /// This machine itself.
+    Root,
     User(u32),
     /// All ordinary users together.
     Users,
@@ -108,54 +109,56 @@ pub(super) struct Response {
 }
 
 impl Response {
+    pub(super) fn nothing(why: Why) -> Self {
+        Self { found: Vec::new(), end: Err(why) }
+    }
+
     /// What was found, unless the process has ended; or why it could not be.
     pub(super) fn result(self) -> Result<Vec<Found>, Why> {
         match self.end {
             Ok(()) => Ok(self.found),
-            Err(Why::Failed(failure)) if failure.has_ended() => Ok(Vec::new()),
+            Err(why) if why.is(Errno::ENOENT) || why.is(Errno::ESRCH) => Ok(Vec::new()),
             Err(why) => Err(why),
         }
     }
 }
 
 /// An answer, and what it took.
-type TimedAnswer = (Response, Duration);
+pub(super) type TimedAnswer = (Response, Duration);
 
 /// Who answers.
 #[derive(Debug, Clone)]
 pub(super) enum Start {
     /// Processes of this program.
     Program(PathBuf),
-    /// This process: for trees that a test made.
-    Here,
-    /// Made-up answers with made-up times.
+    /// A test, which also says how long each answer took.
     #[cfg(test)]
-    Scripted(fn(&Batch) -> Vec<TimedAnswer>),
+    Test(fn(&Scan, &Batch) -> Vec<TimedAnswer>),
 }
 
 /// The scan of one call.
 #[derive(Debug)]
 pub(super) struct Scan {
     start: Start,
-    proc: PathBuf,
-    trusted: u32,
+    pub(super) proc: PathBuf,
+    pub(super) trusted: u32,
     reader: Option<ReaderProcess>,
     left: Budget,
     /// What pods and containers together leave to the machine itself.
     reserve: Duration,
     /// What one owner's processes may take: a pod's or container's, or an ordinary user's.
     share: Duration,
-    stalls: BTreeMap<Party, usize>,
-    /// The processes that stalled: they are not asked again.
-    stuck: BTreeSet<u32>,
+    /// What stalled. Processes that did are not asked again.
+    stalls: Vec<(Party, Option<u32>)>,
     took: BTreeMap<Party, Duration>,
 }
 
 impl Scan {
-    pub(super) fn new(start: Start, proc: &Path, trusted: u32, left: Budget) -> Self {
-        let (stalls, stuck, took) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        let (proc, reserve, share) = (proc.to_owned(), left.system / 4, ONE_OWNER);
-        Self { start, proc, trusted, reader: None, left, reserve, share, stalls, stuck, took }
+    pub(super) fn new(setting: &CensusSetting) -> Self {
+        let CensusSetting { start, root, trusted, budget: left, .. } = setting.clone();
+        let (stalls, took) = (Vec::new(), BTreeMap::new());
+        let (proc, reserve, share) = (root.join("proc"), left.system / 4, ONE_OWNER);
+        Self { start, proc, trusted, reader: None, left, reserve, share, stalls, took }
     }
 
     /// From here on there is this much time, a quarter of it for what users made.
@@ -165,21 +168,19 @@ impl Scan {
         self.took.clear();
     }
 
-    /// How long this call may wait for others: half of what it has left.
+    /// How long this call may wait for others: longer than some of them are inside, and half of what it has left at most.
     pub(super) fn time_for_a_turn(&self) -> Duration {
-        self.left.system / 2
+        (self.left.system / 2).min(Duration::from_secs(5))
     }
 
     /// Leaves at most this much time for one look of a heal, and returns the rest of the budget for [`Scan::give_back`].
     pub(super) fn hold_back(&mut self, time: Duration) -> Budget {
-        let most =
-            Budget { system: self.left.system.min(time), users: self.left.users.min(time / 2) };
-        let rest = Budget {
-            system: self.left.system.saturating_sub(most.system),
-            users: self.left.users.saturating_sub(most.users),
-        };
-        self.left = most;
-        rest
+        let all = self.left;
+        self.left = Budget { system: all.system.min(time), users: all.users.min(time / 2) };
+        Budget {
+            system: all.system.saturating_sub(self.left.system),
+            users: all.users.saturating_sub(self.left.users),
+        }
     }
 
     pub(super) fn give_back(&mut self, rest: Budget) {
@@ -191,13 +192,13 @@ impl Scan {
     /// when it is used up, the rest of their questions are skipped.
     pub(super) fn ask(
         &mut self,
-        filter: &Filter,
+        filter: &mut Filter,
         asked: &[(Party, Question)],
     ) -> io::Result<Vec<Response>> {
         let mut told = Vec::with_capacity(asked.len());
         while let Some((owner, question)) = asked.get(told.len()) {
             if let Some(why) = self.why_not(owner, question) {
-                told.push(Response { found: Vec::new(), end: Err(why) });
+                told.push(Response::nothing(why));
                 continue;
             }
             let class = owner.class();
@@ -220,11 +221,18 @@ impl Scan {
                 // Stalls are limited by their number, so that the rest of what users have is still read.
                 self.left.users = self.left.users.saturating_sub(spent);
             }
-            for (one, took) in answers {
+            for (mut one, took) in answers {
                 let (owner, question) = &asked[told.len()];
+                // It is known where the process lives, and other processes there need not be asked for the mounts.
+                if let (Question::Home(_), Err(Why::Late)) = (question, &one.end)
+                    && let Some(Found::Home(_, namespace)) = one.found.first()
+                {
+                    one.found.push(Found::Unread(*namespace, Why::Late));
+                    one.end = Ok(());
+                }
+                filter.known.extend(one.found.iter().filter_map(Found::known));
                 if matches!(one.end, Err(Why::Stalled)) {
-                    *self.stalls.entry(owner.clone()).or_default() += 1;
-                    self.stuck.extend(pid_of(question));
+                    self.stalls.push((owner.clone(), pid_of(question)));
                 } else {
                     *self.took.entry(owner.clone()).or_default() += took;
                 }
@@ -252,18 +260,21 @@ impl Scan {
         if class == Class::Users { self.share } else { self.share.max(self.left.system / 8) }
     }
 
+    fn is_stuck(&self, pid: u32) -> bool {
+        self.stalls.iter().any(|(_, stuck)| *stuck == Some(pid))
+    }
+
     /// Why a question is not asked, if it is not.
     fn why_not(&self, owner: &Party, question: &Question) -> Option<Why> {
         let class = owner.class();
         // What mounts a process has, the kernel tells in any case.
         if !matches!(question, Question::Listed(_)) {
-            if pid_of(question).is_some_and(|pid| self.stuck.contains(&pid)) {
+            if pid_of(question).is_some_and(|pid| self.is_stuck(pid)) {
                 return Some(Why::Stalled);
             }
             let most = if class == Class::Users { STALLS_OF_USERS } else { STALLS_OF_OTHERS };
-            let of_class = self.stalls.iter().filter(|(one, _)| one.class() == class);
-            let of_class: usize = of_class.map(|(_, count)| count).sum();
-            let of_this = self.stalls.get(owner).copied().unwrap_or_default();
+            let of_class = self.stalls.iter().filter(|(one, _)| one.class() == class).count();
+            let of_this = self.stalls.iter().filter(|(one, _)| one == owner).count();
             if of_class >= most || *owner != Party::Root && of_this >= STALLS_OF_ONE {
                 return Some(Why::Skipped);
             }
@@ -277,17 +288,22 @@ impl Scan {
     }
 
     /// Opens a namespace: by one of these, else by the kernel's list.
-    pub(super) fn open(&mut self, namespace: u64, doors: Vec<Door>) -> io::Result<Option<File>> {
+    pub(super) fn open(
+        &mut self,
+        namespace: NamespaceId,
+        mut doors: Vec<Door>,
+    ) -> io::Result<Option<File>> {
+        doors.retain(|door| match door {
+            Door::Task(Task { pid, .. }) | Door::Descriptor { pid, .. } => !self.is_stuck(*pid),
+            Door::Mounted { .. } => true,
+        });
         let (filter, limits) = (Filter::default(), (ONE_OF_ROOT, ONE_OF_ROOT));
         let question = Question::Open { namespace, doors };
         let (mut answers, spent) = self.batch(&filter, limits, vec![question])?;
         self.left.system = self.left.system.saturating_sub(spent);
-        let found = match answers.pop().map(|(told, _)| (told.end, told.found)) {
-            Some((Ok(()), found)) => found,
-            Some((Err(Why::Failed(failure)), _)) => return Err(failure.into()),
-            _ => return Err(io::ErrorKind::TimedOut.into()),
-        };
-        let (Some(Found::Opened(number)), Some(reader)) = (found.first(), &self.reader) else {
+        let (told, _) = answers.pop().ok_or(io::ErrorKind::TimedOut)?;
+        told.end?;
+        let (Some(Found::Opened(number)), Some(reader)) = (told.found.first(), &self.reader) else {
             return Ok(None);
         };
         let opened = File::open(format!("/proc/{}/fd/{number}", reader.child.id()))?;
@@ -303,40 +319,18 @@ impl Scan {
         (limit, each): (Duration, Duration),
         questions: Vec<Question>,
     ) -> io::Result<(Vec<TimedAnswer>, Duration)> {
-        let milliseconds =
-            |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
-        let batch = Batch {
-            filter: filter.clone(),
-            limit: milliseconds(limit),
-            slice: milliseconds(SLICE),
-            each: milliseconds(each),
-            questions,
-        };
+        let batch = Batch { filter: filter.clone(), limit, each, questions };
         let begin = Instant::now();
         let answers = match &self.start {
-            Start::Here => {
-                let (mut all, mut found) = (Vec::new(), Vec::new());
-                Reading::begin(&self.proc, self.trusted)?.answer_all(&batch, &mut |line| {
-                    match line {
-                        Line::Found(one) => found.push(one),
-                        Line::End(end, _) => {
-                            let found = std::mem::take(&mut found);
-                            all.push((Response { found, end }, Duration::ZERO));
-                        }
-                    }
-                    Ok(())
-                })?;
-                all
-            }
             Start::Program(program) => {
                 let patience = BEGINS.min(limit.max(Duration::from_secs(1)));
                 let start = || ReaderProcess::start(program, &self.proc, self.trusted, patience);
                 let mut reader = self.reader.take().map_or_else(start, Ok)?;
-                let (answers, is_usable) = match reader.answers(&batch, limit) {
+                let (answers, is_usable) = match reader.answers(&batch) {
                     // It ended since the last batch: with the thread that started it, or it was killed.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                         reader = start()?;
-                        reader.answers(&batch, limit)?
+                        reader.answers(&batch)?
                     }
                     answers => answers?,
                 };
@@ -344,8 +338,8 @@ impl Scan {
                 answers
             }
             #[cfg(test)]
-            Start::Scripted(script) => {
-                let answers = script(&batch);
+            Start::Test(script) => {
+                let answers = script(self, &batch);
                 let spent = answers.iter().map(|(_, took)| *took).sum();
                 return Ok((answers, spent));
             }
@@ -357,11 +351,7 @@ impl Scan {
 /// The process that a question is about.
 fn pid_of(question: &Question) -> Option<u32> {
     match question {
-        Question::Place(task) | Question::Listed(task) => Some(task.pid),
-        Question::Table { doors, .. } => match doors.first()? {
-            Door::Task(task) => Some(task.pid),
-            _ => None,
-        },
+        Question::Home(task) | Question::Listed(task) => Some(task.pid),
         Question::ExtIds(tasks) => tasks.first().map(|task| task.pid),
         Question::References(pid) | Question::Files(pid) | Question::Began(pid) => Some(*pid),
         _ => None,
@@ -394,22 +384,21 @@ impl ReaderProcess {
     }
 
     /// The answers, with what each took; and whether this reader can answer more.
-    fn answers(&mut self, batch: &Batch, limit: Duration) -> io::Result<(Vec<TimedAnswer>, bool)> {
+    fn answers(&mut self, batch: &Batch) -> io::Result<(Vec<TimedAnswer>, bool)> {
         self.answers.set_len(0)?;
         self.answers.rewind()?;
         let mut text = serde_json::to_vec(batch)?;
         text.push(b'\n');
         self.line.write_all(&text)?;
         // A question that runs on is given a moment beyond its time to notice that.
-        let each = Duration::from_millis(batch.each);
-        let end = Instant::now() + limit.min(SLICE + each) + STALL * 2;
+        let end = Instant::now() + batch.limit.min(SLICE + batch.each) + STALL * 2;
         let (mut length, mut since) = (0, Instant::now());
         let unfinished = loop {
             match self.is_done_within(TICK) {
                 Ok(true) => break None,
                 Ok(false) => {}
                 // It was killed, by a person or for want of memory: that says nothing of what it read.
-                Err(_) => break Some(Why::Failed(io::Error::from(Errno::EAGAIN).into())),
+                Err(_) => break Some(io::Error::from(Errno::EAGAIN).into()),
             }
             let now = Instant::now();
             let longer = self.answers.metadata()?.len();
@@ -427,18 +416,10 @@ impl ReaderProcess {
         let mut bytes =
             vec![0; usize::try_from(self.answers.metadata()?.len()).unwrap_or_default()];
         let read = self.answers.read_at(&mut bytes, 0)?;
-        let (mut all, mut found) = (Vec::new(), Vec::new());
         // What follows the last end of a line is not whole.
         let lines = bytes[..read].split_inclusive(|byte| *byte == b'\n');
-        for line in lines.filter(|line| line.ends_with(b"\n")) {
-            match serde_json::from_slice(line)? {
-                Line::Found(one) => found.push(one),
-                Line::End(end, took) => {
-                    let found = std::mem::take(&mut found);
-                    all.push((Response { found, end }, Duration::from_micros(took)));
-                }
-            }
-        }
+        let lines = lines.filter(|line| line.ends_with(b"\n")).map(serde_json::from_slice);
+        let (mut all, found) = gathered(lines.collect::<Result<_, _>>()?);
         if let Some(end) = unfinished.filter(|_| all.len() < batch.questions.len()) {
             all.push((Response { found, end: Err(end) }, STALL));
         }
@@ -464,6 +445,20 @@ impl ReaderProcess {
     }
 }
 
+/// The answers that are whole, and what was found of the one that is not.
+pub(super) fn gathered(lines: Vec<Line>) -> (Vec<TimedAnswer>, Vec<Found>) {
+    let (mut all, mut found) = (Vec::new(), Vec::new());
+    for line in lines {
+        match line {
+            Line::Found(one) => found.push(one),
+            Line::End(end, took) => {
+                all.push((Response { found: std::mem::take(&mut found), end }, took));
+            }
+        }
+    }
+    (all, found)
+}
+
 impl Drop for ReaderProcess {
     /// One that hangs may take its end when it comes back: it holds nothing, and is not waited for.
     fn drop(&mut self) {
@@ -483,17 +478,15 @@ mod tests {
 
     /// Answers that take so long each, until the batch is over; a reader that stalls does so at the first one.
     fn answers(batch: &Batch, each: u64, end: &Result<(), Why>) -> Vec<TimedAnswer> {
-        let (mut spent, mut all) = (0, Vec::new());
+        let each = Duration::from_millis(each);
+        let (mut spent, mut all) = (Duration::ZERO, Vec::new());
         for _ in &batch.questions {
-            if spent >= batch.slice {
+            if spent >= SLICE {
                 break;
             }
-            let took = each.min(batch.limit - spent).min(batch.each);
+            let took = each.min(batch.limit.saturating_sub(spent)).min(batch.each);
             spent += took;
-            all.push((
-                Response { found: Vec::new(), end: end.clone() },
-                Duration::from_millis(took),
-            ));
+            all.push((Response { found: Vec::new(), end: end.clone() }, took));
             if matches!(end, Err(Why::Stalled)) {
                 break;
             }
@@ -506,8 +499,8 @@ mod tests {
         (0..count).map(one).collect()
     }
 
-    fn scan(script: fn(&Batch) -> Vec<TimedAnswer>) -> Scan {
-        Scan::new(Start::Scripted(script), Path::new("/proc"), 0, Budget::USUAL)
+    fn scan(script: fn(&Scan, &Batch) -> Vec<TimedAnswer>) -> Scan {
+        Scan::new(&CensusSetting { start: Start::Test(script), ..CensusSetting::default() })
     }
 
     fn count(all: &[Response], is_it: impl Fn(&Result<(), Why>) -> bool) -> usize {
@@ -516,43 +509,43 @@ mod tests {
 
     #[test]
     fn what_users_made_takes_a_second_of_a_call_however_many_they_are() {
-        let mut scan = scan(|batch| answers(batch, 50, &Ok(())));
-        let filter = Filter::default();
+        let mut scan = scan(|_, batch| answers(batch, 50, &Ok(())));
+        let mut filter = Filter::default();
         let mut done = 0;
         for _ in 0..3 {
-            let told = scan.ask(&filter, &asked(5000, Party::User)).unwrap();
+            let told = scan.ask(&mut filter, &asked(5000, Party::User)).unwrap();
             assert_eq!(told.len(), 5000);
             done += count(&told, Result::is_ok);
         }
         // The scripted reader finishes what it began; a real one answers that it is late.
         assert_eq!(scan.left.users, Duration::ZERO);
         assert!(done <= AT_ONCE, "{done}");
-        let told = scan.ask(&filter, &asked(3, |_| Party::Root)).unwrap();
+        let told = scan.ask(&mut filter, &asked(3, |_| Party::Root)).unwrap();
         assert_eq!(count(&told, Result::is_ok), 3, "the machine's own are read");
     }
 
     #[test]
     fn an_owner_with_many_takes_its_share_and_no_more() {
-        let mut scan = scan(|batch| answers(batch, 10_000, &Ok(())));
+        let mut scan = scan(|_, batch| answers(batch, 10_000, &Ok(())));
         let container = |_| Party::Container("c".to_owned());
-        let told = scan.ask(&Filter::default(), &asked(1000, container)).unwrap();
+        let told = scan.ask(&mut Filter::default(), &asked(1000, container)).unwrap();
         // The first one takes all of it.
         assert_eq!(scan.left.system, Budget::USUAL.system * 7 / 8);
         assert_eq!(count(&told, Result::is_ok), 1);
         assert_eq!(count(&told, |end| matches!(end, Err(Why::Skipped))), 999);
         let other = |_| Party::Container("d".to_owned());
-        let told = scan.ask(&Filter::default(), &asked(1, other)).unwrap();
+        let told = scan.ask(&mut Filter::default(), &asked(1, other)).unwrap();
         assert_eq!(count(&told, Result::is_ok), 1);
     }
 
     #[test]
     fn after_some_stalls_no_other_process_is_asked() {
-        let mut scan = scan(|batch| answers(batch, 100, &Err(Why::Stalled)));
-        let told = scan.ask(&Filter::default(), &asked(1000, |_| Party::User(7))).unwrap();
+        let mut scan = scan(|_, batch| answers(batch, 100, &Err(Why::Stalled)));
+        let told = scan.ask(&mut Filter::default(), &asked(1000, |_| Party::User(7))).unwrap();
         assert_eq!(count(&told, |end| matches!(end, Err(Why::Stalled))), STALLS_OF_ONE);
-        let told = scan.ask(&Filter::default(), &asked(1000, Party::User)).unwrap();
+        let told = scan.ask(&mut Filter::default(), &asked(1000, Party::User)).unwrap();
         assert_eq!(count(&told, |end| matches!(end, Err(Why::Stalled))), STALLS_OF_USERS);
-        let told = scan.ask(&Filter::default(), &asked(1000, |_| Party::Root)).unwrap();
+        let told = scan.ask(&mut Filter::default(), &asked(1000, |_| Party::Root)).unwrap();
         assert_eq!(
             count(&told, |end| matches!(end, Err(Why::Stalled))),
             STALLS_OF_OTHERS + STALLS_OF_USERS
@@ -563,21 +556,21 @@ mod tests {
     /// Else no container could be reached by a heal while users' processes hang.
     #[test]
     fn stalls_of_users_keep_no_pod_from_being_read() {
-        let mut scan = scan(|batch| answers(batch, 100, &Err(Why::Stalled)));
-        scan.ask(&Filter::default(), &asked(1000, Party::User)).unwrap();
-        scan.start = Start::Scripted(|batch| answers(batch, 1, &Ok(())));
+        let mut scan = scan(|_, batch| answers(batch, 100, &Err(Why::Stalled)));
+        scan.ask(&mut Filter::default(), &asked(1000, Party::User)).unwrap();
+        scan.start = Start::Test(|_, batch| answers(batch, 1, &Ok(())));
         let pod = |pid: u32| Party::Container(pid.to_string());
         let mut all = asked(2000, pod);
         all.drain(..1000);
-        let told = scan.ask(&Filter::default(), &all).unwrap();
+        let told = scan.ask(&mut Filter::default(), &all).unwrap();
         assert_eq!(count(&told, Result::is_ok), 1000);
     }
 
     #[test]
     fn a_look_with_less_time_gives_back_what_it_did_not_take() {
-        let mut scan = scan(|batch| answers(batch, 10, &Ok(())));
+        let mut scan = scan(|_, batch| answers(batch, 10, &Ok(())));
         let rest = scan.hold_back(Duration::from_secs(2));
-        scan.ask(&Filter::default(), &asked(10, |_| Party::Root)).unwrap();
+        scan.ask(&mut Filter::default(), &asked(10, |_| Party::Root)).unwrap();
         scan.give_back(rest);
         assert_eq!(scan.left.system, Duration::from_millis(19_900));
         scan.allow(Duration::from_secs(2));

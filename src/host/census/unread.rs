@@ -1,15 +1,16 @@
 //! What a scan could not read: whose it is, for which volumes it counts, and what ends it.
 
 use super::answers::is_of_a_server;
-use super::inspection::{Inspection, namespace_in};
+use super::inspection::Inspection;
+use super::namespaces::Listed;
 use super::proc::Task;
-use super::question::{Question, Why};
+use super::question::{Found, Question, Why};
 use super::scan::{Class, Party};
 use crate::files;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
-use crate::model::mount::disk_users::{NamespaceId, Untold, plain};
+use crate::model::mount::disk_users::{Untold, plain};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use nix::errno::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,77 +23,51 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 const MOST_WAYS: usize = 3;
 
 impl Inspection<'_> {
-    /// So many namespaces where no process lives, or the rest of the kernel's list; and the ordinary users who made them.
+    fn note(&mut self, untold: Untold, owner: &Party, why: &Why) {
+        let is_awaited = matches!(why, Why::Late) && self.is_awaited(owner);
+        let is_later = is_awaited || is_shortage(owner, why);
+        if is_later { &mut self.unread.later } else { &mut self.unread.untold }.push(untold);
+    }
+
+    /// Notes so many namespaces where no process lives; the listed ones show which user makes most of them.
     pub(super) fn unread_uninhabited(
         &mut self,
-        count: Option<usize>,
-        users: Option<&[u32]>,
+        count: usize,
+        owner: &Party,
+        listed: &Listed,
         why: &Why,
     ) {
         let mut what = match count {
-            Some(0) => return,
-            Some(1) => "a mount namespace where no process lives".to_owned(),
-            Some(count) => format!("{count} mount namespaces where no process lives"),
-            None => "mount namespaces where no process lives".to_owned(),
-        };
-        let Some(users) = users else {
-            if why.is_lack() || self.unread.comes_again {
-                return self.unread.later(what, why);
-            }
-            return self.unread.untold.push(Untold::of_unknown(what, why.text()));
-        };
-        if count.is_some() {
+            0 => "more mount namespaces".to_owned(),
+            1 => "a mount namespace".to_owned(),
+            count => format!("{count} mount namespaces"),
+        } + " where no process lives";
+        if *owner == Party::Users {
             what += ", made by ordinary users";
         }
-        let way_out = most_frequent(users).map(end_of_all);
-        self.unread.untold.push(Untold { way_out, ..Untold::of_unknown(what, why.text()) });
+        let way_out = most_frequent(listed.values().copied().flatten()).map(end_of_all);
+        self.note(Untold { way_out, ..Untold::of_unknown(what, why.text()) }, owner, why);
     }
 
     /// The mounts of a process that is placed by them.
     pub(super) fn unread_mounts(&mut self, pid: u32, owner: &Party, why: &Why) {
-        let what = format!("the mounts of process {}", self.process(pid));
-        if is_shortage(owner, why) {
-            self.unread.later(what, why);
-        } else if !self.unread.processes.contains_key(&pid) {
-            self.unread.untold.push(Untold::of_unknown(what, why.text()));
+        if is_shortage(owner, why) || !self.unread.processes.contains_key(&pid) {
+            let what = format!("the mounts of process {}", self.process(pid));
+            self.note(Untold::of_unknown(what, why.text()), owner, why);
         }
-    }
-
-    /// A namespace of this owner, where these processes live; `is_awaited` is whether a later look is worth its time.
-    pub(super) fn unread_namespace(
-        &mut self,
-        (id, owner, is_awaited): (NamespaceId, &Party, bool),
-        tasks: &[Task],
-        why: &Why,
-    ) {
-        let mut what = format!("mount namespace {id}");
-        let mut way_out = None;
-        if let Some(first) = tasks.first() {
-            what += &format!(" of process {}", self.process(first.pid));
-            way_out = end_of_process(first.pid, owner, why);
-        }
-        let is_awaited = is_awaited && self.unread.comes_again;
-        if is_shortage(owner, why) || matches!(why, Why::Late) && is_awaited {
-            return self.unread.later(what, why);
-        }
-        let owners: BTreeSet<Party> = tasks.iter().map(|task| self.party(task.pid)).collect();
-        let untold = untold(what, why.text(), &owners, false);
-        self.unread.untold.push(Untold { way_out, ..untold });
     }
 
     /// What ends the wait for servers for which processes may wait that stalled, by what their mounts show.
     fn ways_out(&mut self) -> Result<BTreeMap<u32, Vec<String>>> {
         let stalled = self.unread.processes.iter().filter(|(_, why)| matches!(why, Why::Stalled));
-        let listed = |pid: u32| (self.party(pid), Question::Listed(Task::first_of(pid)));
-        let asked: Vec<_> = stalled.map(|(pid, _)| listed(*pid)).collect();
+        let stalled = stalled.map(|(pid, _)| (self.party(*pid), *pid)).collect();
         let mut ways = BTreeMap::new();
-        for ((owner, question), told) in asked.iter().zip(self.ask(&asked)?) {
-            if let Question::Listed(task) = question
-                && let Some(one) = namespace_in(&told.found, None, vec![*task], owner.clone())?
-            {
-                let servers = one.table.mounts().iter().filter(|mount| is_of_a_server(mount));
+        for (_, pid, told) in self.ask(stalled, |pid| Question::Listed(Task::first_of(*pid)))? {
+            if let Some(Found::Table(excerpt)) = told.found.first() {
+                let table = excerpt.table()?;
+                let servers = table.mounts().iter().filter(|mount| is_of_a_server(mount));
                 let servers = servers.filter_map(|mount| end_of_wait(mount, &self.all[0].table));
-                ways.insert(task.pid, servers.collect());
+                ways.insert(pid, servers.collect());
             }
         }
         Ok(ways)
@@ -101,6 +76,18 @@ impl Inspection<'_> {
     /// All of it: what counts as it is, and what a later look may tell.
     pub(super) fn report_unread(&mut self) -> Result<(Vec<Untold>, Vec<Untold>)> {
         let servers = self.ways_out()?;
+        for (id, (owner, tasks, why)) in std::mem::take(&mut self.unread.namespaces) {
+            let owners: BTreeSet<Party> = tasks.iter().map(|task| self.party(task.pid)).collect();
+            let owner = owners.first().unwrap_or(&owner);
+            let mut what = format!("mount namespace {id}");
+            let mut way_out = None;
+            if let Some(first) = tasks.first() {
+                what += &format!(" of process {}", self.process(first.pid));
+                way_out = end_of_process(first.pid, owner, &why);
+            }
+            let untold = untold(what, why.text(), &owners, false);
+            self.note(Untold { way_out, ..untold }, owner, &why);
+        }
         let mut unread = std::mem::take(&mut self.unread);
         let mut by_owner: BTreeMap<Party, Vec<(u32, Why)>> = BTreeMap::new();
         for (pid, why) in unread.processes {
@@ -177,10 +164,7 @@ fn untold(what: String, why: String, owners: &BTreeSet<Party>, all_count: bool) 
 /// Whether this process lacked something to read it. What a pod or user made can cause most such errors too, as a mount
 /// table does for which the kernel has no memory: then later looks fail alike.
 pub(super) fn is_shortage(owner: &Party, why: &Why) -> bool {
-    let Why::Failed(failure) = why else { return false };
-    failure.is(Errno::EMFILE)
-        || failure.is(Errno::EINTR)
-        || failure.is_lack() && owner.class() == Class::Root
+    why.is(Errno::EMFILE) || why.is(Errno::EINTR) || why.is_lack() && owner.class() == Class::Root
 }
 
 /// What ends the wait for a server that does not answer; none if no request waits for it, or if the file system is not
@@ -196,13 +180,12 @@ fn end_of_wait(mount: &Mount, own: &MountTable) -> Option<String> {
     (waiting.trim() != "0").then(|| format!("echo 1 > {}", connection.join("abort").display()))
 }
 
-fn most_frequent(users: &[u32]) -> Option<u32> {
+fn most_frequent(users: impl Iterator<Item = u32>) -> Option<u32> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-    for user in users {
-        *counts.entry(*user).or_default() += 1;
-    }
     // A runtime that gives a container users of its own is root when it makes that one.
-    counts.remove(&0);
+    for user in users.filter(|user| *user != 0) {
+        *counts.entry(user).or_default() += 1;
+    }
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(user, _)| user)
 }
 
@@ -210,7 +193,7 @@ fn most_frequent(users: &[u32]) -> Option<u32> {
 /// their doing, and the first process of a machine is not to be ended.
 fn end_of_process(pid: u32, owner: &Party, why: &Why) -> Option<String> {
     let is_its_doing = match why {
-        Why::Failed(_) => false,
+        Why::Failed(..) => false,
         Why::Stalled => true,
         Why::Late | Why::Skipped => owner.class() != Class::Root,
     };

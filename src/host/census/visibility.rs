@@ -1,7 +1,7 @@
 //! Whether every process of the machine can be seen from here. Where it cannot, no user may be
 //! called absent.
 
-use super::proc::{Proc, number_of_link};
+use super::proc::{INITIAL_USERS, Proc};
 use crate::machine;
 use crate::model::error::errno_text;
 use crate::model::mount::mountinfo::MountTable;
@@ -10,19 +10,13 @@ use std::io::Read;
 
 /// `PROC_PID_INIT_INO` of `linux/proc_ns.h`: the namespace that all processes are in.
 const INITIAL_PIDS: u64 = 0xEFFF_FFFC;
-/// `PROC_USER_INIT_INO`: capabilities in another one are none towards the machine's processes.
-const INITIAL_USERS: u64 = 0xEFFF_FFFD;
 /// `CAP_SYS_PTRACE`: with it `hidepid` hides nothing, and links of others can be read.
 const TRACE: u64 = 1 << 19;
 
 /// What stands between us and the machine's processes, if anything does.
 pub(super) fn obstacle(proc: &Proc, own: &MountTable) -> Option<String> {
     let root = proc.root.display();
-    let namespace = |kind: &str| {
-        let link = proc.link(&format!("self/ns/{kind}")).ok()?;
-        number_of_link(link.to_str()?, kind)
-    };
-    let Some(pids) = namespace("pid") else {
+    let Some(pids) = proc.own_number("pid") else {
         return Some(format!("{root} shows no processes"));
     };
     if pids != INITIAL_PIDS {
@@ -34,7 +28,7 @@ pub(super) fn obstacle(proc: &Proc, own: &MountTable) -> Option<String> {
         return Some(format!("{root} shows another PID namespace than this process's"));
     }
     if let Some(option) = hiding_option(proc, own)
-        && !(namespace("user") == Some(INITIAL_USERS) && may_trace(proc))
+        && !(proc.own_number("user") == Some(INITIAL_USERS) && may_trace(proc))
     {
         return Some(format!("{root} is mounted with {option}"));
     }

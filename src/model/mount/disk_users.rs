@@ -22,7 +22,7 @@ pub enum Answer<T> {
 }
 
 /// A mount namespace: the inode number that `/proc/PID/ns/mnt` shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NamespaceId(pub u64);
 
 impl fmt::Display for NamespaceId {

@@ -1,6 +1,7 @@
 //! A machine made of files: `/proc`, `/sys`, `/dev` and the cgroup trees.
 
 use crate::census::KernelCensus;
+use crate::census::inspection::CensusSetting;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -40,8 +41,8 @@ impl Machine {
     }
 
     pub(super) fn census(&self) -> KernelCensus {
-        let census = KernelCensus::at(self.path("proc"), self.path("sys"), self.path("dev"));
-        census.trusting(nix::unistd::getuid().as_raw())
+        let (root, trusted) = (self.path(""), nix::unistd::getuid().as_raw());
+        KernelCensus::of(CensusSetting { root, trusted, ..CensusSetting::default() })
     }
 
     /// The root, a procfs with these options, and the one cgroup tree.

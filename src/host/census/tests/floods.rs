@@ -3,52 +3,57 @@
 use super::fake::{Machine, OURS};
 use super::{OTHER, UID, VOLUME};
 use crate::census::proc::Task;
-use crate::census::question::{Batch, Bytes, Found, Question, Why};
-use crate::census::scan::{Budget, Response, Start};
-use crate::model::mount::disk_users::{Answer, NamespaceUses};
+use crate::census::question::{Batch, Excerpt, Found, Question, Why};
+use crate::census::scan::{Budget, Response, SLICE, Scan, Start, TimedAnswer};
+use crate::model::mount::disk_users::{Answer, NamespaceId, NamespaceUses};
 use crate::ports::host::Census;
 use std::time::Duration;
 
 /// The first process of a user or a pod of which there are many.
 const MANY: u32 = 1000;
 const USER: u32 = 61_000;
-const LIST_ENDS: fn(&Batch) -> Vec<(Response, Duration)> = |batch| answers(batch, 300, 100);
-const LIST_IS_ENDLESS: fn(&Batch) -> Vec<(Response, Duration)> = |batch| answers(batch, 9000, 1);
+const LIST_ENDS: fn(&Scan, &Batch) -> Vec<TimedAnswer> = |_, batch| answers(batch, 300, 100);
+const LIST_IS_ENDLESS: fn(&Scan, &Batch) -> Vec<TimedAnswer> = |_, batch| answers(batch, 9000, 1);
 
 /// A question about one of the many takes as long; the one about all namespaces takes this long.
-fn answers(batch: &Batch, list: u64, other: u64) -> Vec<(Response, Duration)> {
-    let (mut spent, mut all) = (0, Vec::new());
+fn answers(batch: &Batch, list: u64, other: u64) -> Vec<TimedAnswer> {
+    let (mut spent, mut all) = (Duration::ZERO, Vec::new());
     for question in &batch.questions {
-        if spent >= batch.slice {
+        if spent >= SLICE {
             break;
         }
         let (found, wanted) = match question {
             Question::List { is_only: false, .. } => {
-                let maker = |namespace| Found::Maker { namespace, user: Some(USER) };
-                ((100..4196).map(maker).chain([Found::More(92_000)]).collect(), list)
+                let listed = |id| Found::Listed(NamespaceId(id), Some(USER));
+                ((100..4196).map(listed).collect(), list)
             }
-            Question::Place(task) => {
-                let namespace = if task.pid < MANY { OURS + u64::from(task.pid) } else { OURS };
-                let took = if task.pid < MANY { 0 } else { other };
-                (vec![Found::Namespace { task: *task, namespace }], took)
+            Question::Home(task) => {
+                let namespace =
+                    NamespaceId(if task.pid < MANY { OURS + u64::from(task.pid) } else { OURS });
+                let mut found = vec![Found::Home(*task, namespace)];
+                if !batch.filter.known.contains(&namespace) {
+                    found.push(table(namespace));
+                }
+                (found, if task.pid < MANY { 0 } else { other })
             }
-            Question::Table { namespace, .. } => (vec![table(*namespace)], 0),
-            Question::References(pid) | Question::Listed(Task { pid, .. }) if *pid >= MANY => {
-                (Vec::new(), other)
+            Question::References(pid) if *pid >= MANY => (Vec::new(), other),
+            Question::Listed(Task { pid, .. }) if *pid >= MANY => {
+                (vec![Found::Table(Excerpt { first: *pid, ..Excerpt::default() })], other)
             }
             _ => (Vec::new(), 0),
         };
-        let took = wanted.min(batch.each).min(batch.limit - spent);
+        let wanted = Duration::from_millis(wanted);
+        let took = wanted.min(batch.each).min(batch.limit.saturating_sub(spent));
         spent += took;
         let end = if took < wanted { Err(Why::Late) } else { Ok(()) };
-        all.push((Response { found, end }, Duration::from_millis(took)));
+        all.push((Response { found, end }, took));
     }
     all
 }
 
-fn table(namespace: u64) -> Found {
-    let (lines, first) = (Bytes::of(super::WITH_IT.as_bytes()), 90);
-    Found::Table { namespace: Some(namespace), lines, first }
+fn table(namespace: NamespaceId) -> Found {
+    let (lines, first) = (super::WITH_IT.to_owned(), 90);
+    Found::Table(Excerpt { namespace: Some(namespace), user: None, lines, first })
 }
 
 /// A machine with a process of a pod, process 7, and 40 processes in this cgroup.
@@ -72,12 +77,12 @@ fn machine(cgroup: &str) -> Machine {
 fn uses(
     machine: &Machine,
     looks: u32,
-    script: fn(&Batch) -> Vec<(Response, Duration)>,
+    script: fn(&Scan, &Batch) -> Vec<TimedAnswer>,
 ) -> NamespaceUses {
-    let mut census = machine.census();
-    census.start = Start::Scripted(script);
-    census.budget = Budget { system: Duration::from_secs(3), users: Duration::from_secs(1) };
-    let census = census.of_another_call();
+    let budget = Budget { system: Duration::from_secs(3), users: Duration::from_secs(1) };
+    let census = machine.census().with(|setting| {
+        (setting.start, setting.budget) = (Start::Test(script), budget);
+    });
     let look = || match census.namespaces_with(&[VOLUME]) {
         Answer::Told(uses) => uses,
         Answer::CannotTell(why) => panic!("{why}"),
@@ -129,13 +134,14 @@ fn many_namespaces_of_a_user_use_up_only_what_users_have() {
 /// It may be the one that lives where the volume is mounted, and no process is known to live.
 #[test]
 fn a_process_that_was_not_examined_may_live_anywhere() {
-    let script: fn(&Batch) -> Vec<(Response, Duration)> = |batch| match batch.questions.as_slice() {
+    let script: fn(&Scan, &Batch) -> Vec<TimedAnswer> = |_, batch| match batch.questions.as_slice()
+    {
         [Question::List { .. }] => {
-            let found = vec![Found::Maker { namespace: 77, user: None }];
+            let found = vec![Found::Listed(NamespaceId(77), None)];
             vec![(Response { found, end: Ok(()) }, Duration::ZERO)]
         }
         [Question::Enter(_)] => {
-            vec![(Response { found: vec![table(77)], end: Ok(()) }, Duration::ZERO)]
+            vec![(Response { found: vec![table(NamespaceId(77))], end: Ok(()) }, Duration::ZERO)]
         }
         _ => answers(batch, 0, 100),
     };

@@ -5,11 +5,26 @@ mod floods;
 mod kernel;
 
 use super::KernelCensus;
+use super::answers::answer_all;
+use super::proc::Proc;
+use super::question::Batch;
+use super::scan::{Scan, TimedAnswer, gathered};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{Answer, Holder, NamespaceId};
 use crate::ports::host::Census;
 use fake::{Machine, OURS};
+
+/// Answers as a reader does.
+pub(super) fn read_here(scan: &Scan, batch: &Batch) -> Vec<TimedAnswer> {
+    let (proc, mut lines) = (Proc::at(&scan.proc, scan.trusted).unwrap(), Vec::new());
+    let mut say = |line| {
+        lines.push(line);
+        Ok(())
+    };
+    answer_all(&proc, batch, &mut None, &mut say).unwrap();
+    gathered(lines).0
+}
 
 const UID: &str = "2f399ae2-a3cd-41e8-95ee-5254001f7ecb";
 
