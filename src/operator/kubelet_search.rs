@@ -50,7 +50,9 @@ impl Search {
         let mut bounds = Bounds::default();
         for log in logs.iter().filter(|log| !matches!(log, KubeletLog::Journal)) {
             let pods = &mut found.pods;
-            let read = log.read((0, clock::now() + AFTER), &mut bounds, &mut |line| {
+            // Also what another zone puts into the future.
+            let until = clock::now() + MOST_HOURS.unsigned_abs() * HOUR.unsigned_abs();
+            let read = log.read((0, until), &mut bounds, &mut |line| {
                 if !story.names.is_empty()
                     && let Some((name, uid)) = line.named_pod()
                     && story.names.iter().any(|asked| is_pod(asked, &name, uid))
@@ -120,7 +122,9 @@ impl Search {
             let is_exact = (apart - hours * HOUR).unsigned_abs() <= ONE_START;
             (is_exact && (1..=MOST_HOURS).contains(&hours.abs())).then_some((hours, at, entry))
         });
-        let (hours, at, entry) = hours.min_by_key(|(hours, ..)| hours.abs())?;
+        let Some((hours, at, entry)) = hours.min_by_key(|(hours, ..)| hours.abs()) else {
+            return self.ahead();
+        };
         let clock = |at| timestamp::clock(LOCAL.shown(at));
         Some(format!(
             "The times in kubelet's log look {} h off: it has {} for {} at {}, and the driver's own log at {}. To read it in its zone: TZ={} {}",
@@ -130,6 +134,17 @@ impl Search {
             clock(at),
             clock(entry.at),
             zone::variable((LOCAL.0)(at) + hours * 3600),
+            as_typed()
+        ))
+    }
+
+    /// What tells that the files are of another zone where our own log has none of their tear-downs: times to come.
+    fn ahead(&self) -> Option<String> {
+        let last = self.lines.iter().map(|line| line.at).max()?;
+        let ahead = last.checked_sub(clock::now()).filter(|ahead| *ahead > AFTER)?;
+        Some(format!(
+            "The times in kubelet's log go up to {} h beyond this machine's clock, so that log is of another time zone. To read it in its zone, for instance: TZ=Asia/Shanghai {}",
+            ahead.div_ceil(HOUR.unsigned_abs()),
             as_typed()
         ))
     }

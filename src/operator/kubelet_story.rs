@@ -343,6 +343,11 @@ impl KubeletReading {
         (self.span.0..=self.span.1).contains(&at)
     }
 
+    /// From when on it was read.
+    pub(super) fn begin(&self) -> Millis {
+        self.span.0
+    }
+
     pub(super) fn first(&self) -> Option<Millis> {
         self.seen.map(|(first, _)| first)
     }

@@ -179,7 +179,8 @@ impl TornDown {
             api_failures: before.len(),
             api_failures_after: after.len(),
             api_from_ms,
-            is_api_begin_known: reading.first().is_some_and(|at| at + BEFORE < api_from_ms),
+            is_api_begin_known: reading.begin() + BEFORE < api_from_ms
+                && reading.first().is_some_and(|at| at < api_from_ms),
             disks: if is_odd { None } else { disks(evidence, volume, begin) },
             log_from_ms: reading
                 .first()

@@ -276,6 +276,25 @@ fn a_file_of_another_zone_is_recognized() {
     has(&text, &["API requests failed", "(UTC-01:00)"]);
 }
 
+/// Of a zone ahead of this machine's, where an incident of today lies in the future.
+#[test]
+fn times_to_come_are_of_another_zone() {
+    let scene = Scene::new();
+    let hours = 13;
+    let shifted = incident().into_iter().map(|(after, process, text)| {
+        // Our unmount is of 8050, and kubelet's word comes before it.
+        (after + 4400 + hours * 3_600_000, process, text)
+    });
+    let path = scene.file(&scene.klog_of(shifted.collect()));
+    let text = scene.history(&path, &["pv-orders"]).unwrap();
+    assert!(text.starts_with(&format!("The times in kubelet's log look {hours} h off")), "{text}");
+    has(&text, &["TZ='<+1300>-13:00' disk history pv-orders --kubelet-log "]);
+    scene.forget();
+    let text = scene.history(&path, &["pv-orders"]).unwrap();
+    assert!(text.starts_with("The times in kubelet's log go up to "), "{text}");
+    has(&text, &["of another time zone", "TZ=Asia/Shanghai disk history pv-orders --kubelet-log "]);
+}
+
 /// At 1794e8fc the value of PWD was taken for a secret.
 #[test]
 fn the_working_directory_is_no_secret() {
