@@ -26,6 +26,7 @@ use crate::model::mount::layout::{PublishTarget, StagePlace, StageTarget};
 use crate::model::record::VolumeRecord;
 use crate::model::report::metrics::Sample;
 use crate::ports::clock::Deadline;
+use crate::ports::store::Records as _;
 use crate::supervisor::{self, Answering};
 use crate::wiring::{self, BESIDE, ETC, Setting, VARIABLE};
 use crate::{failpoints, log};

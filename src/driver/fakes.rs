@@ -19,9 +19,15 @@ pub(crate) use self::namespaces::FakeNamespaces;
 pub(crate) use self::no_host::NoHost;
 pub(crate) use crate::host::machine::{boot_id, uptime};
 
+use crate::host::records::RecordFiles;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::record::DiskMoment;
+
+/// The records in a test's directory.
+pub(crate) fn records_in(folder: &tempfile::TempDir) -> RecordFiles {
+    RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"))
+}
 
 /// The disk as it is now, on the machine that these tests run on.
 pub(crate) fn moment(disk: &Device) -> DiskMoment {

@@ -9,7 +9,7 @@ use super::{files, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::record::{FORMAT, OF_THE_BOOT, REFUSALS, VolumeRecord};
-use crate::ports::store;
+use crate::ports::store::Records;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -41,15 +41,6 @@ impl RecordFiles {
             of_the_boot: run_dir.join("boot"),
             last: RefCell::new(None),
         }
-    }
-
-    /// What is remembered of a volume. A record that cannot be read is none: it is a cache.
-    #[must_use]
-    pub fn load(&self, id: &VolumeId) -> VolumeRecord {
-        self.known(id).unwrap_or_else(|error| {
-            tracing::warn!(volume = %id, %error, "a record cannot be read now and is left out");
-            VolumeRecord::new(id.clone())
-        })
     }
 
     /// The same, and an error where this process lacked what it takes to read it.
@@ -86,29 +77,6 @@ impl RecordFiles {
         }))
     }
 
-    /// All that is remembered: an error if it cannot be listed.
-    pub fn list(&self) -> Result<Vec<VolumeRecord>> {
-        let mut ids = ids_in(&self.volumes)?;
-        // A volume of which nothing lasts that would have to be written down.
-        ids.extend(ids_in(&self.of_the_boot)?);
-        let mut all: Vec<_> = ids.iter().map(|id| self.load(id)).collect();
-        all.sort_by(|one, other| one.volume.cmp(&other.volume));
-        Ok(all)
-    }
-
-    /// The file of a volume's record.
-    #[must_use]
-    pub fn file(&self, id: &VolumeId) -> PathBuf {
-        self.path(id)
-    }
-
-    /// Whether anything is remembered of a volume that outlives the machine's restart. What cannot be
-    /// told is an error: the caller decides by what it does in doubt.
-    pub fn has(&self, id: &VolumeId) -> Result<bool> {
-        let path = self.path(id);
-        path.try_exists().map_err(|error| Error::io(format!("look at {}", path.display()), &error))
-    }
-
     /// Changes what is remembered. The caller holds the volume's lock.
     pub fn update(&self, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) -> Result<()> {
         crate::failpoints::effect("records.update")?;
@@ -141,8 +109,50 @@ impl RecordFiles {
         }
     }
 
-    /// Forgets a volume that left this machine for good.
-    pub fn forget(&self, id: &VolumeId) -> Result<()> {
+    fn stamps(&self, id: &VolumeId) -> Stamps {
+        [files::stamp(&self.path(id)), files::stamp(&self.passing_path(id))]
+    }
+
+    fn path(&self, id: &VolumeId) -> PathBuf {
+        self.volumes.join(format!("{id}.json"))
+    }
+
+    fn passing_path(&self, id: &VolumeId) -> PathBuf {
+        self.of_the_boot.join(format!("{id}.json"))
+    }
+}
+
+impl Records for RecordFiles {
+    fn load(&self, id: &VolumeId) -> VolumeRecord {
+        self.known(id).unwrap_or_else(|error| {
+            tracing::warn!(volume = %id, %error, "a record cannot be read now and is left out");
+            VolumeRecord::new(id.clone())
+        })
+    }
+
+    fn list(&self) -> Result<Vec<VolumeRecord>> {
+        let mut ids = ids_in(&self.volumes)?;
+        // A volume of which nothing lasts that would have to be written down.
+        ids.extend(ids_in(&self.of_the_boot)?);
+        let mut all: Vec<_> = ids.iter().map(|id| self.load(id)).collect();
+        all.sort_by(|one, other| one.volume.cmp(&other.volume));
+        Ok(all)
+    }
+
+    fn file(&self, id: &VolumeId) -> PathBuf {
+        self.path(id)
+    }
+
+    fn has(&self, id: &VolumeId) -> Result<bool> {
+        let path = self.path(id);
+        path.try_exists().map_err(|error| Error::io(format!("look at {}", path.display()), &error))
+    }
+
+    fn change(&self, id: &VolumeId, change: &mut dyn FnMut(&mut VolumeRecord)) -> Result<()> {
+        self.update(id, change)
+    }
+
+    fn forget(&self, id: &VolumeId) -> Result<()> {
         if let Some(name) = self.load(id).name
             && self.named(&name).as_ref() == Some(id)
         {
@@ -152,17 +162,13 @@ impl RecordFiles {
         files::remove_if_there(&self.path(id))
     }
 
-    /// The volume that was last seen under this name.
-    #[must_use]
-    pub fn named(&self, name: &VolumeName) -> Option<VolumeId> {
+    fn named(&self, name: &VolumeName) -> Option<VolumeId> {
         let path = self.names.join(name.as_str());
         let text = fs::read_link(path).ok()?;
         VolumeId::parse(text.to_str()?).ok()
     }
 
-    /// Every name that was seen here, with its volume.
-    #[must_use]
-    pub fn names(&self) -> Vec<(VolumeName, VolumeId)> {
+    fn names(&self) -> Vec<(VolumeName, VolumeId)> {
         let _using = worker::uses(&self.names);
         let entries = fs::read_dir(&self.names).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| {
@@ -173,23 +179,7 @@ impl RecordFiles {
         names.collect()
     }
 
-    /// Other volumes that were seen here and whose virtio disks would show the same serial.
-    #[must_use]
-    pub fn others_with_serial(&self, id: &VolumeId) -> Vec<VolumeId> {
-        let serial = id.virtio_serial();
-        if serial.len() == id.as_str().len() {
-            return Vec::new();
-        }
-        let _using = worker::uses(&self.volumes);
-        let entries = fs::read_dir(&self.volumes).into_iter().flatten().flatten();
-        let ids = entries.filter_map(|entry| {
-            VolumeId::parse(entry.file_name().to_str()?.strip_suffix(".json")?).ok()
-        });
-        ids.filter(|other| other != id && other.virtio_serial() == serial).collect()
-    }
-
-    /// Notes that the name means this volume, of which nothing else need be remembered.
-    pub fn note_name(&self, name: &VolumeName, id: &VolumeId) -> Result<()> {
+    fn note_name(&self, name: &VolumeName, id: &VolumeId) -> Result<()> {
         if self.named(name).as_ref() == Some(id) {
             return Ok(());
         }
@@ -204,62 +194,21 @@ impl RecordFiles {
         }
     }
 
-    fn stamps(&self, id: &VolumeId) -> Stamps {
-        [files::stamp(&self.path(id)), files::stamp(&self.passing_path(id))]
-    }
-
-    fn path(&self, id: &VolumeId) -> PathBuf {
-        self.volumes.join(format!("{id}.json"))
-    }
-
-    fn passing_path(&self, id: &VolumeId) -> PathBuf {
-        self.of_the_boot.join(format!("{id}.json"))
+    fn others_with_serial(&self, id: &VolumeId) -> Vec<VolumeId> {
+        let serial = id.virtio_serial();
+        if serial.len() == id.as_str().len() {
+            return Vec::new();
+        }
+        let _using = worker::uses(&self.volumes);
+        let entries = fs::read_dir(&self.volumes).into_iter().flatten().flatten();
+        let ids = entries.filter_map(|entry| {
+            VolumeId::parse(entry.file_name().to_str()?.strip_suffix(".json")?).ok()
+        });
+        ids.filter(|other| other != id && other.virtio_serial() == serial).collect()
     }
 }
 
 /// The volumes whose records are in a folder; none if it is not there.
-impl store::Records for RecordFiles {
-    fn load(&self, id: &VolumeId) -> VolumeRecord {
-        self.load(id)
-    }
-
-    fn list(&self) -> Result<Vec<VolumeRecord>> {
-        self.list()
-    }
-
-    fn file(&self, id: &VolumeId) -> PathBuf {
-        self.path(id)
-    }
-
-    fn has(&self, id: &VolumeId) -> Result<bool> {
-        self.has(id)
-    }
-
-    fn change(&self, id: &VolumeId, change: &mut dyn FnMut(&mut VolumeRecord)) -> Result<()> {
-        self.update(id, change)
-    }
-
-    fn forget(&self, id: &VolumeId) -> Result<()> {
-        self.forget(id)
-    }
-
-    fn named(&self, name: &VolumeName) -> Option<VolumeId> {
-        self.named(name)
-    }
-
-    fn names(&self) -> Vec<(VolumeName, VolumeId)> {
-        self.names()
-    }
-
-    fn note_name(&self, name: &VolumeName, id: &VolumeId) -> Result<()> {
-        self.note_name(name, id)
-    }
-
-    fn others_with_serial(&self, id: &VolumeId) -> Vec<VolumeId> {
-        self.others_with_serial(id)
-    }
-}
-
 fn ids_in(folder: &Path) -> Result<BTreeSet<VolumeId>> {
     let _using = worker::uses(folder);
     let entries = match fs::read_dir(folder) {

@@ -20,6 +20,7 @@ use crate::model::report::tear_down::TearDown;
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
 use crate::ports::clock;
+use crate::ports::store::Records;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -101,7 +102,7 @@ pub(super) fn not_read(unreadable: usize, paint: Paint) -> String {
 }
 
 /// What is refused at this moment, for the volumes of a story: the log counts it in powers of ten.
-pub(super) fn now_refused(entries: &[Entry], records: &RecordFiles) -> Vec<Entry> {
+pub(super) fn now_refused(entries: &[Entry], records: &dyn Records) -> Vec<Entry> {
     let now = clock::now();
     let told: BTreeSet<_> = entries.iter().filter_map(|entry| entry.volume.clone()).collect();
     let all = records.list().unwrap_or_default();

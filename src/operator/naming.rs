@@ -10,6 +10,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::known_volume::{Fit, KnownVolume, Meant, TypedName, meant};
 use crate::model::text::visible;
+use crate::ports::store::Records;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -163,7 +164,7 @@ pub(super) fn all(cx: &Context<'_>) -> String {
 }
 
 /// A volume's names: what was typed, and what this machine remembers beside it.
-pub(super) fn names_of(name: &VolumeName, records: &RecordFiles) -> BTreeSet<String> {
+pub(super) fn names_of(name: &VolumeName, records: &dyn Records) -> BTreeSet<String> {
     let mut names = BTreeSet::from([name.to_string()]);
     names.extend(records.named(name).map(|id| id.to_string()));
     for record in records.list().unwrap_or_default() {

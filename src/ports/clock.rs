@@ -4,14 +4,14 @@ use crate::model::pauses;
 use crate::model::timestamp::Millis;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// This moment, in milliseconds since 1970.
+/// The current time, in milliseconds since 1970.
 #[must_use]
 pub fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The same in seconds.
+/// The current time, in seconds since 1970.
 #[must_use]
 pub fn seconds() -> u64 {
     now() / 1000
@@ -25,7 +25,7 @@ pub fn since_boot() -> Duration {
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// The same without the time that the machine slept: the kernel's log counts so.
+/// The time since boot without the time that the machine slept, as the kernel's log counts it.
 #[must_use]
 pub fn since_boot_awake() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

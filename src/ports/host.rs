@@ -50,7 +50,7 @@ impl Held {
 pub trait Events {
     /// Returns when something about disks changed since the last wait, or when the time is over.
     fn wait(&mut self, at_most: Duration);
-    /// The same, and also when this file can be read; whether something about disks changed.
+    /// Also returns when this file can be read; answers whether something about disks changed.
     fn wait_beside(&mut self, at_most: Duration, other: BorrowedFd<'_>) -> bool;
 }
 
@@ -310,7 +310,7 @@ pub trait Mounts {
     /// Writes out what the mount's file system still holds in memory; an error if a write failed
     /// since the last time.
     fn flush(&self, mount: &Mount, deadline: Deadline) -> Result<()>;
-    /// The same for a mount inside an open mount namespace; false if it is not there any more, or
+    /// Writes out a mount's file system inside an open mount namespace; false if the mount is gone or
     /// cannot be opened.
     fn flush_inside(&self, namespace: &File, mount: &Mount, deadline: Deadline) -> Result<bool>;
     /// Takes the mount off; an error if it is busy.
@@ -354,17 +354,16 @@ pub trait Census {
     ) -> Answer<PodUsers>;
     /// The mount namespaces that have one of the file systems, but this thread's.
     fn namespaces_with(&self, numbers: &[DeviceNumber]) -> Answer<NamespaceUses>;
-    /// The same for a heal, which may not wait for all: those where these pods live are read
-    /// first, then those of other pods, then the rest. What was not read in time, or for want of
-    /// something, is for later.
+    /// The mount namespaces that a heal can read in time: first those of these pods, then those of other
+    /// pods, then the rest. What could not be read is left for a later heal.
     fn namespaces_in_time(
         &self,
         numbers: &[DeviceNumber],
         first: &BTreeSet<ConsumerId>,
         deadline: Deadline,
     ) -> Answer<NamespaceUses>;
-    /// The same, and also those that have a file system whose source was named below this folder:
-    /// of it all mounts, whatever their source.
+    /// The mount namespaces that have one of the file systems, or one whose source has a name below this
+    /// directory, with all mounts of those, whatever their source.
     fn namespaces_of(&self, numbers: &[DeviceNumber], sources: &Path) -> Answer<NamespaceUses>;
     /// Everything that uses one of the file systems or its disk, but this process and this
     /// thread's namespace. It is slower: it looks at every open file of the machine.

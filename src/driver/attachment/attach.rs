@@ -1,8 +1,7 @@
 //! Attach a volume to a server, and ask whether it is.
 
 use crate::attachment::cloud_wait::CloudWait;
-use crate::attachment::open_requests::{self};
-use crate::attachment::takeover;
+use crate::attachment::{open_requests, takeover};
 use crate::context::Context;
 use crate::guard::remote_mark::{self, Marks};
 use crate::guard::{self, let_go_volumes};
@@ -49,7 +48,7 @@ pub fn attach(
     if let Some(name) = &volume.name
         && let Some(other) = name.as_volume_id()
     {
-        // Detach is told the name alone, and such a name is a volume id by convention.
+        // Detach receives only the name, and takes a name of this form for a volume id.
         return Err(Error::bad_call(format!(
             "the volume's name {other} is itself a volume id, but volume {} is asked for",
             volume.id
@@ -136,7 +135,7 @@ fn make_attached(
         is_open: open_requests::open_request(cx, first).is_some(),
     };
     let mut wait = CloudWait::new(cx, server, first.clone());
-    match try_attach(&mut wait, cx, volume, server, sharing, &mut attempt) {
+    match try_attach(&mut wait, volume, sharing, &mut attempt) {
         Ok(state) => {
             // A detach that ended while this attach began may have taken the name.
             open_requests::record_pair(cx, volume, &state)?;
@@ -162,12 +161,11 @@ fn make_attached(
 /// Answers the volume as it was seen attached.
 fn try_attach(
     wait: &mut CloudWait<'_>,
-    cx: &Context<'_>,
     volume: &Volume,
-    server: &ServerId,
     sharing: Sharing,
     attempt: &mut Attempt,
 ) -> Result<CloudVolume> {
+    let CloudWait { cx, server, .. } = *wait;
     let mut taken_over = false;
     let judge = |wait: &CloudWait<'_>| {
         // What this call asked for and the volume lists, the servers' side has made.
@@ -207,7 +205,7 @@ fn try_attach(
                 let rival = open_requests::open_request_elsewhere(cx, &wait.state, server);
                 wait.awaited = rival.filter(|_| sharing == Sharing::Alone);
                 if wait.awaited.is_none() {
-                    ask_to_attach(wait, cx, volume, server, attempt)?;
+                    ask_to_attach(wait, volume, attempt)?;
                 }
             }
             AttachmentState::Ghost if wait.settle.over() => {
@@ -244,20 +242,15 @@ fn try_attach(
     })
 }
 
-fn ask_to_attach(
-    wait: &mut CloudWait<'_>,
-    cx: &Context<'_>,
-    volume: &Volume,
-    server: &ServerId,
-    attempt: &mut Attempt,
-) -> Result<()> {
+fn ask_to_attach(wait: &mut CloudWait<'_>, volume: &Volume, attempt: &mut Attempt) -> Result<()> {
+    let CloudWait { cx, server, .. } = *wait;
     open_requests::note_request(cx, volume, &wait.state, server)?;
     remote_mark::end_mark_of_before(cx, &wait.state, server);
     memory::remember_name(cx, volume);
     failpoints::step("attach.named");
     attempt.is_noted = cx.cloud.capabilities().keeps_marks;
     wait.tries += 1;
-    let is_answered = request_attach(wait, cx, &volume.id, server, attempt)?;
+    let is_answered = request_attach(wait, &volume.id, attempt)?;
     attempt.is_open |= !is_answered;
     wait.has_asked(Change::Attach);
     failpoints::step("attach.requested");
@@ -267,13 +260,8 @@ fn ask_to_attach(
 /// Asks for the attachment. An answer that leaves open what happened is no error here: the
 /// next look tells. A refusal is kept for the message, for the cloud says "no" with the same
 /// code to a second request as to an impossible one. Answers whether there was an answer.
-fn request_attach(
-    wait: &mut CloudWait<'_>,
-    cx: &Context<'_>,
-    id: &VolumeId,
-    server: &ServerId,
-    attempt: &mut Attempt,
-) -> Result<bool> {
+fn request_attach(wait: &mut CloudWait<'_>, id: &VolumeId, attempt: &mut Attempt) -> Result<bool> {
+    let CloudWait { cx, server, .. } = *wait;
     tracing::info!(volume = %id, %server, "asking the cloud to attach");
     attachment_view::forget_answers(cx, id);
     let Err(error) = cx.cloud.attach(id, server, cx.deadline) else {

@@ -15,8 +15,8 @@ use std::time::Instant;
 
 /// What a call that changes an attachment has seen and asked so far.
 pub(super) struct CloudWait<'a> {
-    cx: &'a Context<'a>,
-    server: &'a ServerId,
+    pub(super) cx: &'a Context<'a>,
+    pub(super) server: &'a ServerId,
     /// The volume as it was seen last.
     pub(super) state: CloudVolume,
     /// Until when the cloud may show nothing of a request, or contradict itself.

@@ -34,7 +34,7 @@ pub enum Force {
 
 /// Detaches the volume of this name from the node's server, without a node from this machine.
 ///
-/// Not attached there, or no such volume: it is so already, and no other attachment is
+/// A volume that is not attached there, or does not exist, is a success; no other attachment is
 /// touched.
 pub fn detach(
     cx: &Context<'_>,
@@ -59,7 +59,7 @@ pub fn detach(
     attachment_view::at_server_of(cx, node, Asking::Anew, is_not_done, detach)
 }
 
-/// Detaches this volume and no other, whatever goes by its id as a name.
+/// Detaches exactly this volume, even if another one has its id as a name.
 pub fn detach_exactly(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -104,7 +104,7 @@ fn detach_volume(
         return Ok(Outcome::Already);
     };
     if force == Force::Yes && is_here && !is_a_pause(cx, id, lock.as_ref())? {
-        // Its mounts die, as they would without a map: that is what the person was told.
+        // Its mounts fail, as they would without a map; the person was warned of that.
         own_maps::end_wait(cx, id)?;
     }
     detach_locked(cx, id, name, (node, server), state, force)
@@ -117,7 +117,7 @@ fn is_a_pause(cx: &Context<'_>, id: &VolumeId, lock: Option<&Lock>) -> Result<bo
     Ok(!hangs && own_maps::would_wait(cx, id)?)
 }
 
-/// The same for a caller that holds the volume's lock, and has asked the cloud for it.
+/// Detaches a volume as the cloud shows it, for a caller that holds its lock.
 pub(crate) fn detach_locked(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -211,8 +211,7 @@ fn make_detached(
         }
         Ok(ControlFlow::Continue(()))
     };
-    let judge = |wait: &CloudWait<'_>| judge_state(cx, wait, server);
-    if let Some(done) = wait.until(judge, decide, || Ok((Outcome::Done, None)))? {
+    if let Some(done) = wait.until(judge_state, decide, || Ok((Outcome::Done, None)))? {
         return Ok(done);
     }
     Err(match wait.awaited.take() {
@@ -222,11 +221,8 @@ fn make_detached(
 }
 
 /// What both sides of the cloud say now.
-fn judge_state(
-    cx: &Context<'_>,
-    wait: &CloudWait<'_>,
-    server: &ServerId,
-) -> Result<AttachmentState> {
+fn judge_state(wait: &CloudWait<'_>) -> Result<AttachmentState> {
+    let CloudWait { cx, server, .. } = *wait;
     // The servers' side is asked to end the attachment: it then says if it has none.
     let trust = match &wait.refusal {
         Some(error) if error.kind == Kind::Missing => Trust::Both,
@@ -393,7 +389,7 @@ fn is_mapped_where_recorded(
 fn note_over(cx: &Context<'_>, id: &VolumeId, over: &[Note<'_>]) -> Result<()> {
     match cx.cloud.note(id, over, cx.deadline) {
         Err(error) if error.kind == Kind::Config => {
-            tracing::warn!(volume = %id, %error, "the cloud allows no notes with the volume: those of before stay");
+            tracing::warn!(volume = %id, %error, "the cloud does not allow notes on the volume: earlier ones remain");
             Ok(())
         }
         other => other,

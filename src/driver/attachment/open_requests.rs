@@ -103,7 +103,7 @@ pub(crate) fn open_request_of(
     }
 }
 
-/// The same for requests of other servers than this one.
+/// The open attach request of another server than this one.
 pub(crate) fn open_request_elsewhere(
     cx: &Context<'_>,
     state: &CloudVolume,
@@ -224,7 +224,7 @@ pub(crate) fn record_pair(cx: &Context<'_>, volume: &Volume, state: &CloudVolume
         && state.recorded_name.as_ref() != Some(name)
     {
         if let Some(former) = &state.recorded_name {
-            tracing::warn!(volume = %volume.id, %former, %name, "the volume goes by another name now");
+            tracing::warn!(volume = %volume.id, %former, %name, "the volume has a new name");
         }
         note_name(cx, volume, state, name)?;
     }

@@ -52,8 +52,7 @@ impl<'a> MadeUp<'a> {
     }
 
     pub(crate) fn records(&self) -> RecordFiles {
-        let folder = self.folder.path();
-        RecordFiles::below(&folder.join("state"), &folder.join("run"))
+        super::records_in(&self.folder)
     }
 
     pub(crate) fn drive<T>(&self, work: impl FnOnce(&Context<'_>) -> T) -> T {

@@ -21,7 +21,7 @@ pub(crate) fn flush(cx: &Context<'_>, mount: &Mount, id: Option<&VolumeId>) -> R
     tell_once(cx, mount, id, cx.host.mounts.flush(mount, cx.deadline))
 }
 
-/// The same if this unmount leaves no other mount of it here.
+/// Writes out the mount's file system if no other mount of it remains in this namespace.
 pub(crate) fn flush_if_last(
     cx: &Context<'_>,
     table: &MountTable,
@@ -36,8 +36,8 @@ pub(crate) fn flush_if_last(
     tell_once(cx, mount, id, cx.host.mounts.flush(mount, deadline))
 }
 
-/// The same before copies in other namespaces are taken down: through a mount of this machine,
-/// else through the first of the copies that can be opened.
+/// Writes out the file systems of copies in other namespaces before they are unmounted: through a mount
+/// of this namespace, or else through the first copy that can be opened.
 pub(crate) fn flush_before_copies_go(
     cx: &Context<'_>,
     id: Option<&VolumeId>,
@@ -161,6 +161,7 @@ pub(crate) fn is_peer_of_own(table: &MountTable, mount: &Mount) -> bool {
 mod tests {
     use super::*;
     use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
+    use crate::ports::store::Records as _;
 
     const TABLE: &str = "\
 20 1 254:0 / / rw shared:1 - ext4 d rw

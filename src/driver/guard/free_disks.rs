@@ -26,8 +26,8 @@ use std::time::Duration;
 /// that has just closed it, a child that keeps a dead file system for a moment.
 pub(crate) const LETS_GO: Duration = Duration::from_secs(2);
 
-/// The same where nothing waits for the answer, and it is asked again: the kernel lets go of what a
-/// process had a moment after its end.
+/// How long a disk may take to become free when the question is asked again later: the kernel releases
+/// the files of a process a moment after its end.
 pub(crate) const MOMENT: Duration = Duration::from_millis(200);
 
 /// Whether a disk is free.
@@ -98,7 +98,7 @@ pub(crate) fn disk_state(
     }
 }
 
-/// The same for each of these disks; the first that is not free tells.
+/// The state of these disks together: that of the first one that is not free.
 pub(crate) fn state_of_all(
     cx: &Context<'_>,
     disks: &[Device],

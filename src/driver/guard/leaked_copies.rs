@@ -82,7 +82,7 @@ pub(crate) fn judge(
     }
 }
 
-/// The same by one look. What could not be taken down is answered, in words.
+/// Judges what was read once. Answers, in words, what could not be unmounted.
 fn judge_once(
     cx: &Context<'_>,
     id: Option<&VolumeId>,

@@ -173,7 +173,7 @@ pub(crate) fn journal(
     }
 }
 
-/// The same of a mount that a killed call has made, and not compared.
+/// Notes the journal position of a mount that a killed call made and did not compare.
 pub(crate) fn note_found(cx: &Context<'_>, id: &VolumeId, disk: &Device) {
     if !disk.kernel_name.starts_with("dm-") {
         return;

@@ -124,7 +124,7 @@ fn adopt_unrecorded(cx: &Context<'_>, id: &VolumeId, mode: HealMode) {
     }
 }
 
-/// The same because a person wants it, with the volume's lock taken.
+/// Heals a volume on request of a person; takes its lock.
 pub fn heal_by_hand(cx: &Context<'_>, id: &VolumeId, mode: HealMode) -> Result<Healed> {
     let _lock = locking::lock(cx, id)?;
     adopt_unrecorded(cx, id, mode);
@@ -149,7 +149,7 @@ fn lost_numbers_of(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<DeviceNumber>>
     Ok(all.into_iter().filter(|(_, of)| of == id).map(|(number, _)| number).collect())
 }
 
-/// The same for a caller that holds the volume's lock, and has not looked for its disk.
+/// Heals a volume whose disk has not been looked for yet. The caller holds its lock.
 pub(super) fn look_after(
     cx: &Context<'_>,
     id: &VolumeId,

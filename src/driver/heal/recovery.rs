@@ -184,9 +184,8 @@ pub(crate) fn remove_link(cx: &Context<'_>, id: &VolumeId) {
     }
 }
 
-/// The same for all volumes, where no call comes for them: the timer asks for it. kubelet does
-/// not even call as long as another mount of the disk stands. And the mark in the cloud goes
-/// where the last user has ended since.
+/// Cleans up after killed calls for every volume. The timer asks for this, since kubelet calls for none of
+/// them while another mount of the disk exists. Also removes the cloud's marks of volumes whose last user has ended.
 pub fn end_all_leftovers(cx: &Context<'_>) {
     for id in volumes_with_leftovers(cx) {
         // A call that works on it just now does the same.

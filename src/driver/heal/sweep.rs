@@ -47,8 +47,8 @@ pub fn sweep_all(
     Ok(sweep(cx, first.into_iter().chain(last), mode, Duration::ZERO, tell))
 }
 
-/// The same for the volume whose disk has this number. A disk that no volume of this machine
-/// was ever mounted from costs a look at the records, and the cloud is not asked.
+/// Heals the volume whose disk has this number. For a disk that was never mounted from here only the
+/// records are read, and the cloud is not asked.
 pub fn sweep_disk(
     cx: &Context<'_>,
     number: DeviceNumber,
@@ -147,7 +147,7 @@ fn remembered(
     done
 }
 
-/// The same as the time before.
+/// Marks an outcome as a repetition of the last one.
 fn repeated(done: Result<Healed>) -> Result<Healed> {
     match done {
         Ok(healed) if healed.is_waiting => Ok(Healed { is_repeated: true, ..healed }),

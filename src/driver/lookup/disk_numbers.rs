@@ -36,7 +36,7 @@ pub(crate) fn numbers_of(
     numbers_by(cx, id, mounted, table.as_ref().map_err(Clone::clone))
 }
 
-/// The same by a table that was read for this very question.
+/// The volume's device numbers by a mount table that was read for this question.
 pub(crate) fn numbers_by(
     cx: &Context<'_>,
     id: Option<&VolumeId>,

@@ -39,7 +39,7 @@ pub(crate) fn find_disk(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Device
     Ok(find_among(cx, id)?.0)
 }
 
-/// The same, and the disks that claim to be it on other transports.
+/// The volume's disk, and the disks that claim to be it on transports that are not allowed.
 fn find_among(cx: &Context<'_>, id: &VolumeId) -> Result<(Option<Device>, Vec<Device>)> {
     let wanted = cx.cloud.identity(id);
     let (mut found, mut strangers) = claimants(cx, &wanted)?;

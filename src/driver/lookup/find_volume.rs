@@ -27,7 +27,7 @@ pub fn volume_named(
     Ok(found_by_name(cx, name, server)?.map(|volume| volume.id))
 }
 
-/// The same, as the cloud has just shown it.
+/// The volume of this name as the cloud shows it now.
 pub(crate) fn found_by_name(
     cx: &Context<'_>,
     name: &VolumeName,

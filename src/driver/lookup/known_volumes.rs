@@ -61,8 +61,8 @@ pub fn here(cx: &Context<'_>, typed: TypedName<'_>) -> Vec<KnownVolume> {
     known.finish(|one| complete(cx, one, typed))
 }
 
-/// The same with what the cloud knows: of this machine's server, and of what was typed. With it why
-/// the cloud did not answer, if it did not.
+/// Adds what the cloud knows of this machine's server and of the typed name. Also answers why the cloud
+/// did not reply, if it did not.
 #[must_use]
 pub fn everywhere(
     cx: &Context<'_>,

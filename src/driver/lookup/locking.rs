@@ -14,7 +14,7 @@ pub(crate) fn lock(cx: &Context<'_>, id: &VolumeId) -> Result<Lock> {
     Ok(lock)
 }
 
-/// The same for a person who gives the volume up, whatever hangs.
+/// The volume's lock for a person who gives the volume up, even if a process hangs on its disk.
 pub(crate) fn lock_alone(cx: &Context<'_>, id: &VolumeId) -> Result<Lock> {
     cx.store.locks.take(id, cx.operation, cx.deadline)?.required()
 }
@@ -31,8 +31,8 @@ pub(crate) fn lock_if_possible(cx: &Context<'_>, id: &VolumeId) -> Result<Option
     }
 }
 
-/// The same for a person who gives the disk up: also without the lock of a call that hangs, for
-/// that one does nothing more before the disk answers.
+/// The volume's lock for a person who gives the disk up. Goes on without it if its holder hangs: that
+/// process does nothing more until the disk answers.
 pub(crate) fn lock_or_go_on(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Lock>> {
     let refused = match lock_if_possible(cx, id) {
         Err(error) if error.kind == Kind::Busy => error,

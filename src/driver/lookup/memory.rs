@@ -24,8 +24,8 @@ pub(crate) fn remember_name(cx: &Context<'_>, volume: &Volume) {
     }
 }
 
-/// The same for a call that does not hold the volume's lock. The call that holds it remembers the
-/// name as well, and must not find its record changed meanwhile.
+/// Remembers the volume's name unless another call holds its lock: that call remembers the name too, and
+/// its record must not change meanwhile.
 pub(crate) fn remember_name_if_unlocked(cx: &Context<'_>, volume: &Volume) {
     let now = Deadline::after(Duration::ZERO);
     if let Ok(Locked::Held(_lock)) = cx.store.locks.take(&volume.id, cx.operation, now) {

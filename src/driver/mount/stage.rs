@@ -63,7 +63,7 @@ pub fn stage(
     stage_locked(cx, volume, target, options, hint)
 }
 
-/// The same for a caller that holds the volume's lock.
+/// Stages a volume whose lock the caller holds.
 pub(crate) fn stage_locked(
     cx: &Context<'_>,
     volume: &Volume,

@@ -46,7 +46,7 @@ pub(crate) fn a_part_of_it(mount: &Mount) -> Error {
         .hint(format!("it was bound there by hand; take it off: umount {place}"))
 }
 
-/// The same after a mount that succeeded: then there must be one.
+/// The volume's mount after a mount call succeeded; an error if there is none.
 pub(crate) fn belongs_now<'l>(look: &'l Look, disk: &Device, folder: &Path) -> Result<&'l Mount> {
     belonging(look, disk, folder)?.ok_or_else(|| {
         let place = folder.display();

@@ -31,7 +31,7 @@ pub(crate) fn cannot_tell(why: &str) -> String {
     format!("who uses the volume cannot be told from here: {why}")
 }
 
-/// The same as the end of a sentence about what is in use.
+/// Why users could not be determined, as the end of a sentence about what is in use.
 pub(crate) fn users_untold(why: &str) -> String {
     format!(": by whom cannot be told from here: {why}")
 }

@@ -86,7 +86,7 @@ pub fn verdict_here(cx: &Context<'_>, id: &VolumeId) -> Option<Verdict> {
     volumes.iter().find(|facts| facts.id.as_ref() == Some(id)).map(health::judge)
 }
 
-/// The same after a heal: what stands on a lost disk is told if it stands there still at a second look.
+/// The volume's verdict after a heal. Mounts of a lost disk count only if a second look still finds them.
 #[must_use]
 pub fn verdict_after_heal(cx: &Context<'_>, id: &VolumeId) -> Option<Verdict> {
     let now = verdict_here(cx, id)?;

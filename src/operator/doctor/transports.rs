@@ -9,6 +9,7 @@ use crate::model::disk::transport::Admission;
 use crate::model::ids::{VolumeId, shows_a_uuid};
 use crate::model::report::finding::Finding;
 use crate::ports::host::Devices;
+use crate::ports::store::Records as _;
 
 pub(super) const CHECK: &str = "transports";
 

@@ -61,7 +61,7 @@ impl CloudVolume {
         }
     }
 
-    /// The same with what is noted of it.
+    /// Adds the notes that the cloud keeps with the volume.
     #[must_use]
     pub fn with_notes(self, notes: Notes) -> Self {
         let Notes { name, request, tenure, life, mounted_on, mounted_beside } = notes;

@@ -1,12 +1,13 @@
 use super::*;
 use crate::Store;
 use crate::fakes::moment;
-use crate::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
+use crate::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp, records_in};
 use crate::host::records::RecordFiles;
 use crate::lookup::memory;
 use crate::model::policy::ShieldPolicy;
 use crate::model::record::{Staged, VolumeRecord};
 use crate::model::shield::own_map::OwnMap;
+use crate::ports::store::Records as _;
 
 const ID: &str = "v-1";
 
@@ -43,7 +44,7 @@ impl Scene {
     }
 
     fn records(&self) -> RecordFiles {
-        RecordFiles::below(&self.folder.path().join("state"), &self.folder.path().join("run"))
+        records_in(&self.folder)
     }
 
     fn id() -> VolumeId {

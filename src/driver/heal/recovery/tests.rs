@@ -1,8 +1,8 @@
 use super::*;
 use crate::fakes::boot_id;
-use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
+use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp, records_in};
 use crate::host::files::LONGEST;
-use crate::host::records::RecordFiles;
+use crate::ports::store::Records as _;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -63,13 +63,9 @@ fn noted(changes: Vec<MountIntent>) -> (tempfile::TempDir, u64) {
     let folder = tempfile::tempdir().unwrap();
     let sign = NamespaceSign { namespace: u64::MAX, count: Some(u64::MAX), dweller: None };
     let note = |record: &mut VolumeRecord| record.will_switch(&boot_id(), sign, changes);
-    records(&folder).update(&id(), note).unwrap();
+    records_in(&folder).update(&id(), note).unwrap();
     let length = folder.path().join("run/boot/v-1.json").metadata().unwrap().len();
     (folder, length)
-}
-
-fn records(folder: &tempfile::TempDir) -> RecordFiles {
-    RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"))
 }
 
 fn switching_of(record: &VolumeRecord) -> Vec<Switching> {
@@ -110,7 +106,7 @@ fn a_record_with_all_that_has_room_is_read_again() {
         let count = MOST_BYTES_OF_ALL[0] / bytes_of(&[change(0)]);
         let (folder, length) = noted((0..count).map(change).collect());
         assert!(length < LONGEST, "{name:?}: {length} bytes");
-        let known = switching_of(&records(&folder).load(&id()));
+        let known = switching_of(&records_in(&folder).load(&id()));
         assert_eq!(known[0].mounts.len(), count, "{name:?}");
     }
 }
@@ -153,7 +149,7 @@ fn of_a_namespace_of_which_nothing_is_known_what_is_finished_is_forgotten_all_th
 #[test]
 fn what_another_boot_has_begun_means_nothing() {
     let (folder, _) = noted(vec![intent(None, b"/data")]);
-    let mut record = records(&folder).load(&id());
+    let mut record = records_in(&folder).load(&id());
     assert_eq!(switching_of(&record), record.switching);
     record.switching[0].boot = "another".to_owned();
     assert_eq!(switching_of(&record), []);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Store;
-use crate::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap, MadeUp};
+use crate::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap, MadeUp, records_in};
 use crate::fakes::{moment, uptime};
 use crate::host::records::RecordFiles;
 use crate::lookup::memory::staged;
@@ -8,6 +8,7 @@ use crate::model::disk::journal::sights::JournalSights;
 use crate::model::policy::{ShieldMode, ShieldPolicy};
 use crate::model::record::{MapIntent, Staged};
 use crate::model::timestamp::Uptime;
+use crate::ports::store::Records as _;
 
 const ID: &str = "v-1";
 
@@ -34,7 +35,7 @@ fn looked(
     times: usize,
 ) -> (Vec<&'static str>, Option<MapWait>) {
     let folder = tempfile::tempdir().unwrap();
-    let records = RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"));
+    let records = records_in(&folder);
     let id = VolumeId::parse(ID).unwrap();
     let now = uptime();
     let since = |ago| Uptime { seconds: now.seconds - ago, ..now.clone() };
@@ -63,7 +64,7 @@ fn a_wait_begins_when_it_is_seen_and_ends_with_the_patience() {
 #[test]
 fn the_time_is_kept_without_a_look_at_the_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let records = RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"));
+    let records = records_in(&folder);
     let id = VolumeId::parse(ID).unwrap();
     let (maps, devices) = (FakeMap::of(Some(map(false))), FakeDevices::default());
     with(&maps, &devices, &records, |cx| {
@@ -123,7 +124,7 @@ fn what_fails_goes_on_on_its_own_disk_alone() {
     assert_eq!(looked((unused, &its), Some(1), 1), (vec![], None), "nothing asks it");
     // Where its journal is remembered, and can be told, it has to be as it was.
     let folder = tempfile::tempdir().unwrap();
-    let records = RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"));
+    let records = records_in(&folder);
     let id = VolumeId::parse(ID).unwrap();
     let journal = JournalMark::FirstTransaction(7);
     let intent = MapIntent { map: moment(&its.disks[0].0), journal };
@@ -144,7 +145,7 @@ fn what_fails_goes_on_on_its_own_disk_alone() {
 fn the_superblock_in_memory_is_noted_once_and_of_a_map_that_works() {
     use std::os::unix::fs::MetadataExt;
     let folder = tempfile::tempdir().unwrap();
-    let records = RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"));
+    let records = records_in(&folder);
     let id = VolumeId::parse(ID).unwrap();
     let devices = FakeDevices::default().with("dm-0", 0, ID);
     let now = moment(&devices.disks[0].0);
@@ -176,7 +177,7 @@ fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn a_map_that_is_gone_has_no_wait() {
     let folder = tempfile::tempdir().unwrap();
-    let records = RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"));
+    let records = records_in(&folder);
     let id = VolumeId::parse(ID).unwrap();
     let (since, cause) = (uptime(), WaitCause::Gone);
     let wait = Some(MapWait { since, cause, not_switched: None });
@@ -204,7 +205,7 @@ fn a_table_that_a_killed_call_has_loaded_is_cleared_first() {
 #[test]
 fn a_map_whose_disk_could_not_be_compared_waits_for_none() {
     let folder = tempfile::tempdir().unwrap();
-    let records = RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"));
+    let records = records_in(&folder);
     let id = VolumeId::parse(ID).unwrap();
     let map = map(true);
     let devices = FakeDevices::default().with("dm-0", 0, ID);
@@ -247,7 +248,7 @@ fn a_disk_that_cannot_be_looked_at_is_not_put_under_the_map_and_it_is_said_why()
 #[test]
 fn an_unmount_that_would_wait_looks_after_the_disk_itself() {
     let folder = tempfile::tempdir().unwrap();
-    let records = RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"));
+    let records = records_in(&folder);
     let id = VolumeId::parse(ID).unwrap();
     let is_asked = |map: OwnMap, devices: &FakeDevices| {
         let maps = FakeMap::of(Some(map));
@@ -300,7 +301,7 @@ impl Back {
     /// What a look does, and what is remembered of the wait.
     fn looked(self) -> (Vec<&'static str>, Option<MapWait>) {
         let folder = tempfile::tempdir().unwrap();
-        let records = RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"));
+        let records = records_in(&folder);
         let id = VolumeId::parse(ID).unwrap();
         records.update(&id, |record| *record = self.record).unwrap();
         let mut maps = FakeMap::of(Some(map(false)));
