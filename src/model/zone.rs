@@ -8,6 +8,12 @@ use std::borrow::Cow;
 pub struct Zone(pub fn(Millis) -> i64);
 
 impl Zone {
+    /// The time of day there, with milliseconds.
+    #[must_use]
+    pub fn clock(self, at: Millis) -> String {
+        timestamp::clock(self.shown(at))
+    }
+
     /// The moment for `timestamp::day` and `timestamp::clock`, which then show local time.
     #[must_use]
     pub fn shown(self, at: Millis) -> Millis {

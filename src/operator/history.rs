@@ -189,8 +189,7 @@ pub(super) fn text(entries: &[Entry], paint: Paint) -> String {
             day = today;
         }
         let took = entry.took_ms.map(timestamp::duration).unwrap_or_default();
-        let begin =
-            format!("{}  {:<14} {took:>7}  ", timestamp::clock(LOCAL.shown(entry.at)), entry.op);
+        let begin = format!("{}  {:<14} {took:>7}  ", LOCAL.clock(entry.at), entry.op);
         let of = match &entry.volume {
             Some(volume) if volumes.len() > 1 => {
                 format!("[{}] ", entry.name.as_ref().unwrap_or(volume))

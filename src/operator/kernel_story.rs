@@ -181,7 +181,7 @@ pub(super) fn sentence(entry: &Entry) -> String {
     let more = usize::try_from(entry.count.saturating_sub(1)).unwrap_or(usize::MAX);
     match entry.until {
         Some(until) if more > 0 => {
-            let last = timestamp::clock(LOCAL.shown(until));
+            let last = LOCAL.clock(until);
             format!("{} (and {} like it until {last})", entry.text, several(more, "line", "lines"))
         }
         _ => entry.text.clone(),

@@ -125,14 +125,13 @@ impl Search {
         let Some((hours, at, entry)) = hours.min_by_key(|(hours, ..)| hours.abs()) else {
             return self.ahead();
         };
-        let clock = |at| timestamp::clock(LOCAL.shown(at));
         Some(format!(
             "The times in kubelet's log look {} h off: it has {} for {} at {}, and the driver's own log at {}. To read it in its zone: TZ={} {}",
             hours.abs(),
             entry.op,
             entry.name.as_ref().or(entry.volume.as_ref())?,
-            clock(at),
-            clock(entry.at),
+            LOCAL.clock(at),
+            LOCAL.clock(entry.at),
             zone::variable((LOCAL.0)(at) + hours * 3600),
             as_typed()
         ))

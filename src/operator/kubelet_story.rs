@@ -654,15 +654,20 @@ pub(super) fn row(
 
 /// A row's sentence: kubelet's words in quotation marks, and how often it said so.
 pub(super) fn sentence(entry: &Entry) -> String {
-    let clock = |at| timestamp::clock(LOCAL.shown(at));
     let text = &entry.text;
     match (entry.kind.as_deref(), entry.until) {
         (Some("process" | "gap"), _) => LOCAL.in_text(text).into_owned(),
         (Some("api"), None) => format!("API request failed: \"{text}\""),
         (Some("api"), Some(until)) => {
-            format!("API requests failed, {} lines until {}: \"{text}\"", entry.count, clock(until))
+            format!(
+                "API requests failed, {} lines until {}: \"{text}\"",
+                entry.count,
+                LOCAL.clock(until)
+            )
         }
-        (_, Some(until)) => format!("{} lines until {}: \"{text}\"", entry.count, clock(until)),
+        (_, Some(until)) => {
+            format!("{} lines until {}: \"{text}\"", entry.count, LOCAL.clock(until))
+        }
         (_, None) => format!("\"{text}\""),
     }
 }

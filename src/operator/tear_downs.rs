@@ -2,7 +2,8 @@
 
 use super::journal::Story;
 use super::kubelet_story::{
-    AFTER, BEFORE, KubeletReading, KubeletStart, LONG_BEFORE, VolumeTerms, is_named, what_to_type,
+    AFTER, BEFORE, KUBELET, KubeletReading, KubeletStart, LONG_BEFORE, VolumeTerms, is_named,
+    what_to_type,
 };
 use super::kubelet_words::{disk, tear_down};
 use super::timeline::{Ending, Entry, KERNEL, lets_go};
@@ -18,9 +19,6 @@ const CLAIMS: usize = 3;
 
 /// The processes in which kubelet runs.
 const PROCESSES: [&str; 5] = ["kubelet", "hyperkube", "k3s", "rke2", "microk8s"];
-
-/// kubelet, as a caller is called.
-const KUBELET: &str = "kubelet";
 
 /// Calls to tear down a volume that one caller made at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -226,7 +224,7 @@ impl TornDown {
             listed(&self.ops),
             self.name.as_ref().unwrap_or(&self.volume),
             timestamp::day(LOCAL.shown(self.called_ms)),
-            clock(self.called_ms),
+            LOCAL.clock(self.called_ms),
             kept.unwrap_or_default(),
         );
         let not_found = || format!("kubelet's log of that time was not found; {}", what_to_type());
@@ -242,12 +240,15 @@ impl TornDown {
                     (Some(start), _) => self.of_the_start(start),
                     (None, Some(from)) => format!(
                         " Its log shows neither a restart that this followed nor that the pod was deleted through the API; it was read from {} on.",
-                        clock(from)
+                        LOCAL.clock(from)
                     ),
                     (None, None) => format!(" Why is not known: {}.", not_found()),
                 };
                 let disks = self.disks.as_ref().map(|(was, is, at)| {
-                    format!(" The disk was {was} until then, and is {is} since {}.", clock(*at))
+                    format!(
+                        " The disk was {was} until then, and is {is} since {}.",
+                        LOCAL.clock(*at)
+                    )
                 });
                 format!("{its_word}kubelet called {what}.{why}{}", disks.unwrap_or_default())
             }
@@ -256,7 +257,7 @@ impl TornDown {
     }
 
     fn of_the_pod(&self) -> String {
-        let deleted = self.deleted_ms.map(clock).unwrap_or_default();
+        let deleted = self.deleted_ms.map(|at| LOCAL.clock(at)).unwrap_or_default();
         format!(" The pod had been deleted through the API at {deleted}.")
     }
 
@@ -265,10 +266,10 @@ impl TornDown {
             " It had {} {} before, at {}",
             if self.is_restart { "restarted" } else { "started" },
             timestamp::duration(self.called_ms - start),
-            clock(start),
+            LOCAL.clock(start),
         );
         if self.starts > 1 {
-            let first = clock(self.first_start_ms);
+            let first = LOCAL.clock(self.first_start_ms);
             text += &format!(" ({} starts in this outage, the first at {first})", self.starts);
         }
         if !self.claims.is_empty() {
@@ -277,7 +278,7 @@ impl TornDown {
                 ", and could not read the {claim} {} from the API server ({}, the first at {})",
                 listed(&self.claims),
                 counted(self.claim_lines),
-                clock(self.claim_from_ms)
+                LOCAL.clock(self.claim_from_ms)
             );
         }
         text += ".";
@@ -289,16 +290,12 @@ impl TornDown {
             };
             text += &format!(
                 " Its requests to the API server had failed since {least}{}{read}: {} the tear-down.",
-                clock(self.api_from_ms),
+                LOCAL.clock(self.api_from_ms),
                 counted((self.api_failures, self.api_failures_after)),
             );
         }
         text
     }
-}
-
-fn clock(at: Millis) -> String {
-    timestamp::clock(LOCAL.shown(at))
 }
 
 /// `16 lines before`, `1 line before and 7 after`.

@@ -333,13 +333,12 @@ impl Drawing {
 
 /// What a mark says to a mouse.
 fn told(group: &[&LaneMark]) -> String {
-    let clock = |at| timestamp::clock(LOCAL.shown(at));
-    let one = |mark: &LaneMark| format!("{} {}: {}", clock(mark.at), mark.what, mark.text);
+    let one = |mark: &LaneMark| format!("{} {}: {}", LOCAL.clock(mark.at), mark.what, mark.text);
     match group {
         [mark] => one(mark),
         [first, .., last] => {
             let count: u64 = group.iter().map(|mark| mark.count).sum();
-            let (from, until) = (clock(first.at), clock(last.at));
+            let (from, until) = (LOCAL.clock(first.at), LOCAL.clock(last.at));
             let worst = group.iter().max_by_key(|mark| mark.sign).map_or(*first, |mark| *mark);
             format!("{count} from {from} to {until}; among them {}", one(worst))
         }
