@@ -345,7 +345,8 @@ fn floods_of_a_user_hold_up_no_tear_down() {
 fn descriptors_by_the_million_hold_up_no_tear_down() {
     needs!(pods);
     for from in BOTH {
-        let scene = Scene::of(from, |_| Attack::Descriptors { processes: 60, each: 20_000 });
+        let scene =
+            Scene::of(from, |_| Attack::Descriptors { processes: 60, each: 20_000, of: None });
         // A namespace that only a descriptor keeps: whose it is, is looked for.
         let keeper = Plan::outside().of_user(somebody()).start();
         scene.tear_down();
@@ -357,7 +358,8 @@ fn descriptors_by_the_million_hold_up_no_tear_down() {
 #[test]
 fn who_keeps_a_volume_is_named_beside_descriptors_by_the_million() {
     needs!(pods);
-    let scene = Scene::of(From::User, |_| Attack::Descriptors { processes: 60, each: 20_000 });
+    let scene =
+        Scene::of(From::User, |_| Attack::Descriptors { processes: 60, each: 20_000, of: None });
     let mut holder = Plan::outside().start();
     holder.must(&Order::LetGo);
     let (node, volume) = (&scene.node, &scene.volume);

@@ -2,7 +2,7 @@
 
 use super::proc::{INITIAL_USERS, Proc, Task, has_ended, named_by};
 use super::question::{Batch, Door, Excerpt, Filter, Found, Line, Question, Why};
-use super::scan::SLICE;
+use super::scan::{SLICE, price};
 use crate::kernel::{self, Direction, FileLocation, loop_status, mount_namespace_beside, place_of};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::errno_text;
@@ -26,7 +26,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// `NSFS_MAGIC` of linux/magic.h; before Linux 3.19 namespaces were files of `/proc`.
 const NAMESPACES: [FsType; 2] = [FsType(0x6e73_6673), nix::sys::statfs::PROC_SUPER_MAGIC];
@@ -60,24 +60,29 @@ pub(super) fn answer_all(
     proc: &Proc,
     batch: &Batch,
     opened: &mut Option<File>,
-    say: &mut dyn FnMut(Line) -> io::Result<()>,
+    say: &mut dyn FnMut(Line) -> io::Result<usize>,
 ) -> io::Result<()> {
     *opened = None;
-    let (until, filter) = (Instant::now(), &batch.filter);
+    let (until, filter, paid) = (Instant::now(), &batch.filter, Duration::ZERO);
     let (slice, limit) = (until + SLICE, until + batch.limit);
     let known = filter.known.clone();
     let mut answering =
-        Answering { proc, filter, until, say, opened, known, own: None, last: None };
+        Answering { proc, filter, until, paid, say, opened, known, own: None, last: None };
     for (at, question) in batch.questions.iter().enumerate() {
-        let begin = Instant::now();
-        if at > 0 && begin >= slice {
+        let (begin, paid) = (Instant::now(), answering.paid);
+        if at > 0 && begin + paid >= slice {
             break;
         }
-        answering.until = limit.min(begin + batch.each);
+        answering.until = earlier(limit, paid).min(begin + batch.each);
         let ended = answering.answer(question).map_err(Why::from);
-        (answering.say)(Line::End(ended, begin.elapsed()))?;
+        let took = begin.elapsed() + answering.paid.saturating_sub(paid);
+        (answering.say)(Line::End(ended, took))?;
     }
     Ok(())
+}
+
+fn earlier(moment: Instant, by: Duration) -> Instant {
+    moment.checked_sub(by).unwrap_or(moment)
 }
 
 /// Answers the questions of one batch.
@@ -88,7 +93,10 @@ struct Answering<'a> {
     proc: &'a Proc,
     filter: &'a Filter,
     until: Instant,
-    say: &'a mut dyn FnMut(Line) -> io::Result<()>,
+    /// What the batch's answers cost so far.
+    paid: Duration,
+    /// Answers how many bytes it took.
+    say: &'a mut dyn FnMut(Line) -> io::Result<usize>,
     opened: &'a mut Option<File>,
     known: BTreeSet<NamespaceId>,
     /// The mounts of this thread's namespace.
@@ -142,7 +150,10 @@ impl Answering<'_> {
     }
 
     fn tell(&mut self, found: Found) -> io::Result<()> {
-        (self.say)(Line::Found(found))
+        let price = price((self.say)(Line::Found(found))?);
+        self.paid += price;
+        self.until = earlier(self.until, price);
+        Ok(())
     }
 
     fn tell_if(&mut self, is_so: bool) -> io::Result<()> {

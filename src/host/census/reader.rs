@@ -44,7 +44,7 @@ fn answer(proc: &Proc) -> io::Result<()> {
     let mut say = |line: Line| {
         let mut bytes = serde_json::to_vec(&line)?;
         bytes.push(b'\n');
-        answers.write_all(&bytes)
+        answers.write_all(&bytes).map(|()| bytes.len())
     };
     let mut opened = None;
     line.write_all(DONE)?;

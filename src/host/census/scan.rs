@@ -60,6 +60,12 @@ const ONE_OF_ROOT: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 512;
 pub(super) const SLICE: Duration = Duration::from_millis(100);
 
+/// What an answer of this length costs of the time. The reader tells paths, which users make as long and as many as they
+/// like, and the call keeps them: so one budget bounds its memory too, at 10 MB for each second.
+pub(super) fn price(bytes: usize) -> Duration {
+    Duration::from_nanos(100).saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX))
+}
+
 /// Whose a process or namespace is, for the shares of a scan. A namespace where several live is the first one's: a pod's
 /// has its processes, and perhaps a watcher or two.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -323,7 +329,7 @@ impl Scan {
     ) -> io::Result<(Vec<TimedAnswer>, Duration)> {
         let batch = Batch { filter: filter.clone(), limit, each, questions };
         let begin = Instant::now();
-        let answers = match &self.start {
+        let (answers, price) = match &self.start {
             Start::Program(program) => {
                 let patience = BEGINS.min(limit.max(Duration::from_secs(1)));
                 let start = || ReaderProcess::start(program, &self.proc, self.trusted, patience);
@@ -336,8 +342,9 @@ impl Scan {
                     }
                     answers => answers?,
                 };
+                let length = reader.answers.metadata()?.len();
                 self.reader = is_usable.then_some(reader);
-                answers
+                (answers, price(usize::try_from(length).unwrap_or(usize::MAX)))
             }
             #[cfg(test)]
             Start::Test(script) => {
@@ -346,7 +353,7 @@ impl Scan {
                 return Ok((answers, spent));
             }
         };
-        Ok((answers, begin.elapsed()))
+        Ok((answers, begin.elapsed() + price))
     }
 }
 

@@ -5,7 +5,10 @@ use super::{BOTH, Scene, stuck};
 use crate::support::Node;
 use crate::support::pods::Attack;
 use nix::libc;
+use std::fs;
 use std::mem::MaybeUninit;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -16,17 +19,41 @@ const MIB: i64 = 32;
 fn attack(node: &Node, name: &str) -> Attack {
     let is_full = std::env::var_os("ATTACKS").is_some_and(|size| size == "full");
     match name {
-        "none" => Attack::Descriptors { processes: 1, each: 10 },
+        "none" => Attack::Descriptors { processes: 1, each: 10, of: None },
         "processes stuck in `execve`" => stuck(if is_full { 1000 } else { 20 })(node),
         "namespaces of 2,200 mounts" => {
             Attack::Namespaces { count: if is_full { 1600 } else { 200 }, mounts: 2200 }
         }
+        "long lines of mount tables" => {
+            Attack::LongLines { count: if is_full { 1600 } else { 300 }, mounts: 64 }
+        }
         "millions of descriptors" => {
-            Attack::Descriptors { processes: if is_full { 120 } else { 30 }, each: 20_000 }
+            let of = None;
+            Attack::Descriptors { processes: if is_full { 120 } else { 30 }, each: 20_000, of }
+        }
+        "open files of the volume" => {
+            let of = Some(deep_file(node));
+            Attack::Descriptors { processes: if is_full { 120 } else { 30 }, each: 20_000, of }
         }
         "a lock on a mount namespace" => Attack::LockNamespace,
         _ => unreachable!("{name}"),
     }
+}
+
+/// A file of the node's volume that everybody may read, on as long a path as a call can name.
+fn deep_file(node: &Node) -> PathBuf {
+    let table = fs::read_to_string("/proc/thread-self/mounts").unwrap();
+    let volumes = table.lines().filter(|line| line.starts_with("/dev/incloud-disk/"));
+    let mut folders = volumes.filter_map(|line| line.split(' ').nth(1).map(PathBuf::from));
+    let mut folder = folders.find(|folder| folder.starts_with(node.base())).unwrap();
+    while folder.as_os_str().len() < 3700 {
+        folder.push("a".repeat(255));
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let file = folder.join("f");
+    fs::write(&file, b"x").unwrap();
+    file
 }
 
 #[test]
@@ -39,7 +66,9 @@ fn no_attack_makes_a_call_take_much_memory() {
         "none",
         "processes stuck in `execve`",
         "namespaces of 2,200 mounts",
+        "long lines of mount tables",
         "millions of descriptors",
+        "open files of the volume",
         "a lock on a mount namespace",
     ] {
         for from in BOTH {

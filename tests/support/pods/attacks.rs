@@ -21,10 +21,12 @@ pub enum Attack {
     Stick { device: PathBuf, at: PathBuf, count: u32, cgroups: Vec<PathBuf> },
     /// Mount namespaces, held by descriptors, each with so many mounts on each other.
     Namespaces { count: u32, mounts: u32 },
+    /// Mount namespaces, held by descriptors, each with so many mounts of another namespace's file on long paths.
+    LongLines { count: u32, mounts: u32 },
     /// Processes that only sleep.
     Processes { count: u32 },
-    /// Processes with so many descriptors each.
-    Descriptors { processes: u32, each: u32 },
+    /// Processes with so many descriptors each, of this file or of any.
+    Descriptors { processes: u32, each: u32, of: Option<PathBuf> },
     /// Takes the lock on its own mount namespace.
     LockNamespace,
     /// Sends an open file to a socket of its own and closes it.
@@ -56,11 +58,12 @@ pub(super) fn begin(attack: Attack) -> io::Result<Vec<File>> {
     match attack {
         Attack::Stick { device, at, count, cgroups } => stick(&device, &at, count, &cgroups),
         Attack::Namespaces { count, mounts } => namespaces(count, mounts),
+        Attack::LongLines { count, mounts } => long_lines(count, mounts),
         Attack::Processes { count } => {
             (0..count).try_for_each(|_| child(|| Ok(())))?;
             Ok(Vec::new())
         }
-        Attack::Descriptors { processes, each } => descriptors(processes, each),
+        Attack::Descriptors { processes, each, of } => descriptors(processes, each, of.as_deref()),
         Attack::LockNamespace => {
             let own = File::open("/proc/thread-self/ns/mnt")?;
             rustix::fs::flock(&own, rustix::fs::FlockOperation::LockExclusive)?;
@@ -193,18 +196,35 @@ fn serve(mut fuse: &File, mode: u32) -> io::Result<()> {
 }
 
 fn namespaces(count: u32, mounts: u32) -> io::Result<Vec<File>> {
-    let mut held = Vec::new();
     mount(Some("pile"), "/sys", Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
     for _ in 1..mounts {
         mount(Some("/sys"), "/sys", None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
     }
+    copies_of_own_namespace(count)
+}
+
+/// Each has all mounts of this one.
+fn copies_of_own_namespace(count: u32) -> io::Result<Vec<File>> {
     allow_descriptors();
-    for _ in 0..count {
-        // A copy of all of them.
+    let copy = |_| {
         unshare(CloneFlags::CLONE_NEWNS)?;
-        held.push(File::open("/proc/thread-self/ns/mnt")?);
+        File::open("/proc/thread-self/ns/mnt")
+    };
+    (0..count).map(copy).collect()
+}
+
+fn long_lines(count: u32, mounts: u32) -> io::Result<Vec<File>> {
+    mount(Some("deep"), "/sys", Some("tmpfs"), MsFlags::empty(), None::<&str>)?;
+    std::env::set_current_dir("/sys")?;
+    make_deep(15)?;
+    for n in 0..mounts {
+        let place = n.to_string();
+        File::create(&place)?;
+        let from = "/proc/thread-self/ns/net";
+        mount(Some(from), place.as_str(), None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
     }
-    Ok(held)
+    std::env::set_current_dir("/")?;
+    copies_of_own_namespace(count)
 }
 
 fn allow_descriptors() {
@@ -214,11 +234,15 @@ fn allow_descriptors() {
     }
 }
 
-fn descriptors(processes: u32, each: u32) -> io::Result<Vec<File>> {
+fn descriptors(processes: u32, each: u32, of: Option<&Path>) -> io::Result<Vec<File>> {
+    if let Some(of) = of {
+        File::open(of)?;
+    }
     for _ in 0..processes {
         child(|| {
             allow_descriptors();
-            let file = File::open("/dev/null").or_else(|_| File::open("/"))?;
+            let file = of.unwrap_or(Path::new("/dev/null"));
+            let file = File::open(file).or_else(|_| File::open("/"))?;
             for _ in 0..each {
                 std::mem::forget(file.try_clone()?);
             }

@@ -6,24 +6,50 @@ mod kernel;
 
 use super::KernelCensus;
 use super::answers::answer_all;
-use super::proc::Proc;
-use super::question::Batch;
+use super::proc::{Proc, Task};
+use super::question::{Batch, Filter, Line, Question};
 use super::scan::{Scan, TimedAnswer, gathered};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{Answer, Holder, NamespaceId};
 use crate::ports::host::Census;
 use fake::{Machine, OURS};
+use std::time::Duration;
 
 /// Answers as a reader does.
 pub(super) fn read_here(scan: &Scan, batch: &Batch) -> Vec<TimedAnswer> {
     let (proc, mut lines) = (Proc::at(&scan.proc, scan.trusted).unwrap(), Vec::new());
     let mut say = |line| {
         lines.push(line);
-        Ok(())
+        Ok(0)
     };
     answer_all(&proc, batch, &mut None, &mut say).unwrap();
     gathered(lines).0
+}
+
+/// However quickly they come, long answers leave no time for more of them.
+#[test]
+fn what_is_told_costs_time_by_its_length() {
+    let machine = Machine::new();
+    let asked = 1..=8;
+    for pid in asked.clone() {
+        machine.process(pid, 5);
+        machine.mounts(pid, WITHOUT_IT);
+    }
+    let proc = Proc::at(&machine.path("proc"), nix::unistd::getuid().as_raw()).unwrap();
+    let told = |length: usize| {
+        let questions = asked.clone().map(|pid| Question::Home(Task::first_of(pid))).collect();
+        let (limit, each) = (Duration::from_secs(9), Duration::from_secs(9));
+        let batch = Batch { filter: Filter::default(), limit, each, questions };
+        let mut answered = 0;
+        let mut say = |line| {
+            answered += usize::from(matches!(line, Line::End(Ok(()), _)));
+            Ok(length)
+        };
+        answer_all(&proc, &batch, &mut None, &mut say).unwrap();
+        answered
+    };
+    assert_eq!((told(100), told(1 << 20)), (8, 1));
 }
 
 const UID: &str = "2f399ae2-a3cd-41e8-95ee-5254001f7ecb";
