@@ -5,8 +5,8 @@
 
 use crate::calls;
 use crate::locks::hold;
-use crate::scene::{SEAM, has_seams, servers, until};
-use crate::support::{Answer, Node, spawn};
+use crate::scene::{servers, until};
+use crate::support::{Answer, Node, SEAM, has_seams, spawn};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

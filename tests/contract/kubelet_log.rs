@@ -1,7 +1,6 @@
 //! `disk history` and `disk report` with kubelet's own log: from the journal, or from a file.
 
-use crate::scene::has_seams;
-use crate::support::{Node, has, output_of};
+use crate::support::{Node, has, has_seams, output_of};
 use incloud_disk::model::timestamp::{self, Millis};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;

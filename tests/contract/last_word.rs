@@ -1,7 +1,6 @@
 //! A worker's exit status is known with its last word, however long its process takes to end.
 
-use crate::scene::{SEAM, has_seams};
-use crate::support::Node;
+use crate::support::{Node, SEAM, has_seams};
 
 /// Without the processes that other tests, or a driver at work, have on this machine: those come and go.
 fn of_this_node(stdout: &[u8]) -> String {

@@ -2,9 +2,8 @@
 //! machine that is not fit.
 
 use crate::calls;
-use crate::scene::has_seams;
 use crate::streams::on_a_terminal;
-use crate::support::{Node, copy_program, has, is_root_here, sees_no_volume};
+use crate::support::{Node, SEAM, copy_program, has, has_seams, is_root_here, sees_no_volume};
 use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
@@ -433,12 +432,12 @@ fn a_call_that_hangs_is_counted() {
     node.configure(&format!("[metrics]\ntextfile = '{}'\n[deadline]\nattach = 1", page.display()));
     node.create("vol-1", "1M");
     let mut command = node.command(calls::attach("vol-1", "pv-1", "node-b"));
-    command.env(crate::scene::SEAM, "local.attach.recorded=sleep:60000");
+    command.env(SEAM, "local.attach.recorded=sleep:60000");
     let answer = crate::support::Answer::of(command);
     assert_eq!(answer.json["status"], "Failure");
     // A panic is counted as a defect.
     let mut command = node.command(calls::attach("vol-1", "pv-1", "node-b"));
-    command.env(crate::scene::SEAM, "begin=panic");
+    command.env(SEAM, "begin=panic");
     crate::support::Answer::of(command);
     let text = fs::read_to_string(&page).unwrap();
     for outcome in ["timeout", "bug"] {

@@ -1,8 +1,7 @@
 //! `disk status --check`: a monitor takes an exit status of 1 for a volume that is harmed, so whatever keeps
 //! the verb from looking has another one, and is the answer.
 
-use crate::scene::has_seams;
-use crate::support::{Node, output_of, skip, start};
+use crate::support::{Node, has_seams, output_of, skip, start};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, OpenOptions};

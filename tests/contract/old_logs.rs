@@ -1,7 +1,7 @@
 //! What `disk history` makes of files that are no log of ours, or a log that was torn.
 
 use crate::calls;
-use crate::support::{Answer, Node, skip};
+use crate::support::{Answer, DISK, Node, output_of, skip};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::Value;
@@ -155,7 +155,7 @@ fn a_line_without_an_end_takes_neither_memory_nor_time() {
     (&file).write_all(b"\n").unwrap();
     node.must(calls::is_attached("vol-1", "pv-1", "node-b"));
     // So much as the program itself takes, and less than the line.
-    let limit = format!("ulimit -v 400000; exec {:?} history --json vol-1", crate::support::DISK);
+    let limit = format!("ulimit -v 400000; exec {:?} history --json vol-1", DISK);
     let mut command = std::process::Command::new("sh");
     command.args(["-c", &limit]).env("INCLOUD_DISK_CONFIG", node.config_path());
     let output = crate::support::output_of(&mut command);
@@ -241,6 +241,13 @@ fn a_clock_that_jumps_over_midnight_loses_no_line() {
     compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
     if !compiler.status().is_ok_and(|status| status.success()) {
         return skip("a_clock_that_jumps_over_midnight_loses_no_line", "needs a C compiler");
+    }
+    let libraries = output_of(std::process::Command::new("ldd").arg(DISK)).stdout;
+    if !String::from_utf8_lossy(&libraries).contains("libc.so") {
+        return skip(
+            "a_clock_that_jumps_over_midnight_loses_no_line",
+            "needs a driver with libudev",
+        );
     }
     let at = |shift: u64| {
         let mut command = node.command(calls::is_attached("vol-1", "pv-1", "node-b"));

@@ -1,8 +1,8 @@
 //! A defect inside is one more Failure, and the log says where it is.
 
 use crate::calls;
-use crate::scene::{SEAM, has_seams, servers};
-use crate::support::{Answer, Node};
+use crate::scene::servers;
+use crate::support::{Answer, Node, SEAM, has_seams};
 
 /// The call's id, as the message gives it.
 fn id_of(message: &str) -> &str {

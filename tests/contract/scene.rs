@@ -14,9 +14,6 @@ use std::time::{Duration, Instant};
 /// The variable that names the configuration.
 pub const VARIABLE: &str = "INCLOUD_DISK_CONFIG";
 
-/// The variable that breaks a call at a step.
-pub const SEAM: &str = "INCLOUD_DISK_SEAM";
-
 fn record_path(node: &Node, id: &str) -> PathBuf {
     node.base().join("cloud/volumes").join(format!("{id}.json"))
 }
@@ -78,14 +75,6 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "{what} did not come about");
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-/// Whether the binary can be broken at a step: a release build cannot.
-pub fn has_seams(test: &str) -> bool {
-    if !cfg!(debug_assertions) {
-        skip(test, "needs a debug build");
-    }
-    cfg!(debug_assertions)
 }
 
 /// Gives this thread, and the children it starts, empty folders in place of these, which no other

@@ -2,8 +2,7 @@
 //! log, not in any file.
 
 use crate::calls::{self, Call, WORKING};
-use crate::scene::{SEAM, has_seams};
-use crate::support::{Answer, Node, options, spawn};
+use crate::support::{Answer, Node, SEAM, has_seams, options, spawn};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;

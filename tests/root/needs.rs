@@ -35,12 +35,7 @@ pub fn boot_clock(test: &str) -> bool {
 }
 
 /// Steps at which a call can be killed or held.
-pub fn seams(test: &str) -> bool {
-    if !cfg!(debug_assertions) {
-        skip(test, "only a debug build can be killed at a step");
-    }
-    cfg!(debug_assertions)
-}
+pub use crate::support::has_seams as seams;
 
 /// Ends the test that it stands in, unless all of this is here.
 macro_rules! needs {

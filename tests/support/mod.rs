@@ -34,10 +34,14 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use tempfile::TempDir;
 
-/// The binary under test.
-pub const DISK: &str = env!("CARGO_BIN_EXE_disk");
+/// The executable under test: this build's, or a release's that is put here.
+pub const DISK: &str = match option_env!("INCLOUD_DISK_UNDER_TEST") {
+    Some(program) => program,
+    None => env!("CARGO_BIN_EXE_disk"),
+};
 
 /// One machine: folders of its own, a configuration of its own, a local cloud.
 #[derive(Debug, Clone)]
@@ -369,6 +373,20 @@ pub fn has(text: &str, words: &[&str]) {
     for word in words {
         assert!(joined.contains(word), "{word}:\n{text}");
     }
+}
+
+/// The variable that breaks a call at a step.
+pub const SEAM: &str = "INCLOUD_DISK_SEAM";
+
+/// Whether the executable can be broken at a step: a release knows no such variable.
+pub fn has_seams(test: &str) -> bool {
+    static HAS_SEAMS: LazyLock<bool> = LazyLock::new(|| {
+        output_of(Command::new("grep").args(["-qaF", SEAM, DISK])).status.success()
+    });
+    if !*HAS_SEAMS {
+        skip(test, "needs a debug build");
+    }
+    *HAS_SEAMS
 }
 
 /// Why a test cannot run here, told on a line that `install.sh test` counts. What `REQUIRE` names must be
