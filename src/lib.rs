@@ -7,8 +7,9 @@
 //! | this one | the front ends: [`flexvolume`] (kubelet's words), [`operator`] and [`cli`] (people's words), and what starts them: `main`, [`app`], [`wiring`], [`configuration`], [`log`], [`channel`], [`supervisor`] | all below |
 //! | [`node`] | the machine around the driver, kubelet among it; how a driver is installed | host, ports, model |
 //! | [`cloud`] | clouds: `OpenStack`, and a local one | host, ports, model |
+//! | [`shield`] | the hooks by which I/O waits while a disk is away | driver, ports, model |
 //! | [`host`] | this machine: adapters to the kernel, and files | ports, model |
-//! | [`driver`] | every decision about a volume; it reaches clouds and machines by the ports alone | ports, model |
+//! | [`driver`] | every other decision about a volume; it reaches clouds and machines by the ports alone | ports, model |
 //! | [`ports`] | what the driver needs of a cloud and of a machine | model |
 //! | [`failpoints`] | steps at which a test build can be made to fail; every crate but the model marks its own | model |
 //! | [`model`] | facts and rules, without input or output | none of ours |
@@ -51,6 +52,7 @@ pub use incloud_disk_host as host;
 pub use incloud_disk_model as model;
 pub use incloud_disk_node as node;
 pub use incloud_disk_ports as ports;
+pub use incloud_disk_shield as shield;
 
 /// The version and the commit.
 pub(crate) const VERSION: &str = env!("INCLOUD_DISK_VERSION");

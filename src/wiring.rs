@@ -30,6 +30,7 @@ use crate::node::kubelet::ConfiguredKubelet;
 use crate::ports::clock::Deadline;
 use crate::ports::cloud::Cloud;
 use crate::ports::host::Devices;
+use crate::shield::MapShield;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::Duration;
@@ -112,7 +113,7 @@ fn with_context_that_counts<T>(
         cloud: cloud.as_ref(),
         host: Host {
             devices: &devices,
-            maps: &KernelMaps::default(),
+            shield: &MapShield { maps: &KernelMaps::default() },
             file_systems: &KernelFileSystems::below(run_dir),
             mounts: &KernelMounts { faces: setting.faces },
             remounts: &KernelRemounts::default(),

@@ -56,7 +56,7 @@ impl CallCounts {
     }
 
     /// A wait for a disk has ended: the disk is back under its map, or the patience was over.
-    pub(crate) fn wait_ended(&self, is_back: bool) {
+    pub fn wait_ended(&self, is_back: bool) {
         self.waits.borrow_mut().push(if is_back { "returned" } else { "patience" });
     }
 

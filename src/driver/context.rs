@@ -8,9 +8,10 @@ use crate::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
 use crate::ports::clock::Deadline;
 use crate::ports::cloud::Cloud;
 use crate::ports::host::{
-    Census, Devices, Environment, FileSystems, Kubelets, Maps, Mounts, Processes, Remounts,
+    Census, Devices, Environment, FileSystems, Kubelets, Mounts, Processes, Remounts,
 };
 use crate::ports::store::{Answers, Locks, Pace, Records};
+use crate::shield::Shield;
 use std::path::Path;
 
 /// One call's view of the cloud, this machine and the configuration. Every operation takes it.
@@ -37,8 +38,7 @@ pub struct Context<'a> {
 #[derive(Clone, Copy)]
 pub struct Host<'a> {
     pub devices: &'a dyn Devices,
-    /// Device-mapper maps that this driver puts over disks.
-    pub maps: &'a dyn Maps,
+    pub shield: &'a dyn Shield,
     pub file_systems: &'a dyn FileSystems,
     pub mounts: &'a dyn Mounts,
     /// How a mount takes another's place.

@@ -16,6 +16,7 @@ pub mod mount;
 pub mod operation;
 pub mod ownership;
 pub mod report;
+pub mod shield;
 
 #[cfg(test)]
 use incloud_disk_cloud as cloud;

@@ -51,7 +51,8 @@ impl fmt::Display for VolumeRef<'_> {
 }
 
 /// The disk as it is now, for a record.
-pub(crate) fn moment(cx: &Context<'_>, disk: &Device) -> DiskMoment {
+#[must_use]
+pub fn moment(cx: &Context<'_>, disk: &Device) -> DiskMoment {
     DiskMoment {
         number: disk.number,
         sequence: disk.sequence,

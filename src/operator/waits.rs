@@ -1,11 +1,11 @@
 //! `disk release --waits`: what the shutdown of the machine calls.
 
 use super::terminal::{say, told};
-use crate::driver::mount::all_waits::end_all_waits;
 use crate::host::device_mapper::KernelMaps;
 use crate::model::error::{Error, Kind, Result};
 use crate::ports::clock::Deadline;
 use crate::ports::host::Maps;
+use crate::shield::all_waits::end_all_waits;
 use crate::{app, host, log};
 use std::time::Duration;
 

@@ -6,10 +6,10 @@ use crate::tagged::Tagged;
 use incloud_disk::driver::attachment::attach;
 use incloud_disk::driver::attachment::detach::{self, Force};
 use incloud_disk::driver::call_counts::CallCounts;
+use incloud_disk::driver::shield::NoShield;
 use incloud_disk::driver::{Context, Host, Outcome, Policy, Store, Volume};
 use incloud_disk::flexvolume::FACE;
 use incloud_disk::host::census::KernelCensus;
-use incloud_disk::host::device_mapper::KernelMaps;
 use incloud_disk::host::devices::SysfsDevices;
 use incloud_disk::host::filesystems::KernelFileSystems;
 use incloud_disk::host::locks::LockFiles;
@@ -40,7 +40,7 @@ fn call<T>(cloud: &dyn Cloud, work: impl FnOnce(&Context<'_>) -> T) -> T {
         cloud,
         host: Host {
             devices: &SysfsDevices::default(),
-            maps: &KernelMaps::default(),
+            shield: &NoShield,
             file_systems: &KernelFileSystems::below(path),
             mounts: &KernelMounts { faces: Faces::default() },
             remounts: &KernelRemounts::default(),

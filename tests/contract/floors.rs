@@ -20,7 +20,7 @@ fn every_file_says_what_it_holds() {
 }
 
 /// Rooms that serve each face: what one orchestrator calls things is not theirs to know.
-const BELOW_THE_FACES: [&str; 5] = ["driver", "cloud", "host", "ports", "model"];
+const BELOW_THE_FACES: [&str; 6] = ["driver", "shield", "cloud", "host", "ports", "model"];
 
 /// `FlexVolume`, kubelet's call words that are no ordinary words, and its folders.
 const OF_ONE_FACE: [&str; 11] = [

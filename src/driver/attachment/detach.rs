@@ -8,7 +8,7 @@ use crate::failpoints;
 use crate::guard::{self, UsersSeen, let_go_volumes, refusal, remote_mark};
 use crate::heal::recovery;
 use crate::lookup::attachment_view::{self, Asking, Trust, not_done};
-use crate::lookup::{disk_numbers, find_volume, locking, own_maps};
+use crate::lookup::{disk_numbers, find_volume, locking};
 use crate::model::cloud::attachment_state::{AttachmentState, Mapping, VolumePhase};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
@@ -17,6 +17,7 @@ use crate::model::report::tear_down::TearDown;
 use crate::operation::Outcome;
 use crate::ports::cloud::{CloudVolume, Note, ServerState, Trouble};
 use crate::ports::store::{Change, Lock};
+use crate::shield;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
@@ -105,7 +106,7 @@ fn detach_volume(
     };
     if force == Force::Yes && is_here && !is_a_pause(cx, id, lock.as_ref())? {
         // Its mounts fail, as they would without a map; the person was warned of that.
-        own_maps::end_wait(cx, id)?;
+        cx.host.shield.end_wait(id)?;
     }
     detach_locked(cx, id, name, (node, server), state, force)
 }
@@ -114,7 +115,7 @@ fn detach_volume(
 /// ends that; who hangs keeps the lock, or is left behind.
 fn is_a_pause(cx: &Context<'_>, id: &VolumeId, lock: Option<&Lock>) -> Result<bool> {
     let hangs = lock.is_none() || locking::nothing_hangs(cx, id).is_err();
-    Ok(!hangs && own_maps::would_wait(cx, id)?)
+    Ok(!hangs && shield::would_wait(cx, id)?)
 }
 
 /// Detaches a volume as the cloud shows it, for a caller that holds its lock.

@@ -3,7 +3,7 @@ use crate::attachment::attach;
 use crate::context::Context;
 use crate::guard::let_go_volumes;
 use crate::heal;
-use crate::lookup::{disk_numbers, find_disk, memory, own_maps};
+use crate::lookup::{disk_numbers, find_disk, memory};
 use crate::model::cloud::attachment_state::Sharing;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
@@ -15,6 +15,7 @@ use crate::model::mount::mountinfo::Mount;
 use crate::operation::Volume;
 use crate::ownership::mount_place::{belonging, strangers_on};
 use crate::ports::store::Locked;
+use crate::shield;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -91,7 +92,7 @@ fn has_lost_its_disk(cx: &Context<'_>, id: &VolumeId) -> bool {
     table
         .and_then(|table| disk_numbers::dead_numbers_of(cx, id, &table))
         .is_ok_and(|dead| !dead.is_empty())
-        || own_maps::seen(cx, id).is_some_and(|map| map.state().waits())
+        || shield::waits(cx, id)
 }
 
 fn check_staged(

@@ -12,7 +12,7 @@ use crate::model::ids::NodeName;
 use crate::model::mount::after_heal::After;
 use crate::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
 use crate::ports::clock::Deadline;
-use crate::ports::host::Maps;
+use crate::shield::{NoShield, Shield};
 use crate::{Context, Host, Policy, Store};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(crate) struct MadeUp<'a> {
     pub(crate) cloud: &'a FakeCloud,
     pub(crate) devices: &'a FakeDevices,
-    pub(crate) maps: &'a dyn Maps,
+    pub(crate) shield_hooks: &'a dyn Shield,
     pub(crate) file_systems: FakeFileSystems,
     pub(crate) mounts: FakeMounts,
     pub(crate) namespaces: FakeNamespaces,
@@ -38,7 +38,7 @@ impl<'a> MadeUp<'a> {
         Self {
             cloud,
             devices,
-            maps: &NoHost,
+            shield_hooks: &NoShield,
             file_systems: FakeFileSystems::default(),
             mounts: FakeMounts::default(),
             namespaces: FakeNamespaces::default(),
@@ -61,7 +61,7 @@ impl<'a> MadeUp<'a> {
             cloud: self.cloud,
             host: Host {
                 devices: self.devices,
-                maps: self.maps,
+                shield: self.shield_hooks,
                 file_systems: &self.file_systems,
                 mounts: &self.mounts,
                 remounts: &self.namespaces,

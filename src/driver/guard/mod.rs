@@ -14,7 +14,7 @@ pub(crate) mod orphans;
 pub(crate) mod refusal;
 pub mod remote_mark;
 use crate::context::Context;
-use crate::lookup::{disk_numbers, find_disk, own_maps};
+use crate::lookup::{disk_numbers, find_disk};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, plain};
@@ -22,6 +22,7 @@ use crate::model::mount::mountinfo::Mount;
 use crate::model::policy::GuardMode;
 use crate::model::report::tear_down::TearDown;
 use crate::ownership::words::{file_use, kernel_use, named, users_untold, way_to_end_users};
+use crate::shield;
 
 /// Whether what uses a disk could be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub(super) enum UsersSeen {
 pub(super) fn guard_attachment(cx: &Context<'_>, id: &VolumeId) -> Result<UsersSeen> {
     if cx.policy.guard.mode == GuardMode::Off {
         // A disk that leaves under a map makes what uses the map wait; an unused one waits for none.
-        if let Err(error) = own_maps::take_off(cx, id) {
+        if let Err(error) = cx.host.shield.take_off(cx, id) {
             tracing::info!(volume = %id, %error, "the volume's map stays");
         }
         return Ok(UsersSeen::Yes);
@@ -91,7 +92,7 @@ pub(super) fn guard_attachment(cx: &Context<'_>, id: &VolumeId) -> Result<UsersS
 
 /// What waits in the volume's map uses the disk that is away, or back and not under it: no look at that disk tells.
 fn must_not_be_waited_for(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
-    let map = match own_maps::waited_for(cx, id) {
+    let map = match shield::waited_for(cx, id) {
         Ok(Some(map)) => map,
         Ok(None) => return Ok(()),
         // A controller's container sees that there is a map, and cannot ask for it.
@@ -112,7 +113,7 @@ fn must_not_be_waited_for(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
 
 /// Takes the volume's map off, as far as the guard's mode has it. One that stays waits when the disk leaves.
 pub(super) fn take_off_map(cx: &Context<'_>, id: &VolumeId, tear_down: &TearDown) -> Result<()> {
-    let error = match own_maps::take_off(cx, id) {
+    let error = match cx.host.shield.take_off(cx, id) {
         Err(error) if error.kind == Kind::Refused => error,
         other => return other,
     };
@@ -171,31 +172,16 @@ fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
 mod tests {
     use super::*;
     use crate::attachment::detach::{self, Force};
-    use crate::fakes::{FakeCloud, FakeDevices, FakeMap, FakeNamespaces, MadeUp};
+    use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
     use crate::model::disk::device::DeviceNumber;
     use crate::model::ids::NodeName;
     use crate::model::mount::disk_users::{KernelUse, Process, Tie};
     use crate::model::policy::GuardPolicy;
-    use crate::model::shield::own_map::OwnMap;
 
-    /// What a detach of a volume answers that has this map, how often it asked the cloud, and what it did to the map.
-    fn detached(maps: &FakeMap, disk: &str, mode: GuardMode) -> (Option<String>, u32) {
-        detached_from(&FakeDevices::default().with("vdb", 1 << 30, disk), maps, false, mode)
-    }
-
-    fn detached_from(
-        devices: &FakeDevices,
-        maps: &FakeMap,
-        processes_are_seen: bool,
-        mode: GuardMode,
-    ) -> (Option<String>, u32) {
+    fn detached_from(devices: &FakeDevices, mode: GuardMode) -> (Option<String>, u32) {
         let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
         let made_up = MadeUp {
-            maps,
-            namespaces: FakeNamespaces {
-                is_blind: !processes_are_seen,
-                ..FakeNamespaces::default()
-            },
+            namespaces: FakeNamespaces { is_blind: true, ..FakeNamespaces::default() },
             guard: GuardPolicy { mode, ..GuardPolicy::default() },
             ..MadeUp::with(&cloud, devices)
         };
@@ -205,57 +191,12 @@ mod tests {
         (told.err().map(|error| error.cause), cloud.requests.get())
     }
 
-    /// No machine of the tests has device mapper but the virtual ones.
-    #[test]
-    fn a_disk_leaves_with_its_map_and_not_under_one_that_is_used() {
-        let map = |opened, has_disk| {
-            let map = OwnMap { opened, ..OwnMap::of_a_test(has_disk, true, true) };
-            FakeMap::of(Some(map))
-        };
-        let unused = map(0, true);
-        assert_eq!(detached(&unused, "v-1", GuardMode::Enforce), (None, 1));
-        assert_eq!(unused.done.into_inner(), ["remove"]);
-        let used = map(2, true);
-        let (why, requests) = detached(&used, "v-1", GuardMode::Enforce);
-        assert!(why.unwrap().ends_with("it is open 2 times, and keeps the disk"));
-        assert_eq!((requests, used.done.into_inner()), (0, vec![]));
-        assert_eq!(detached(&map(2, true), "v-1", GuardMode::Off), (None, 1));
-        assert_eq!(detached(&map(2, true), "v-1", GuardMode::Warn), (None, 1));
-        // Its disk is away already, and what has it open waits for that.
-        for disk in ["v-1", "another"] {
-            let (why, requests) = detached(&map(1, false), disk, GuardMode::Enforce);
-            let why = why.unwrap();
-            assert!(why.contains("the map dm-0 of volume v-1 waits for its disk"), "{why}");
-            assert_eq!(requests, 0);
-        }
-        assert_eq!(detached(&map(0, false), "another", GuardMode::Enforce), (None, 1));
-        // Where neither processes nor disks can be seen the orchestrator's word is all there is.
-        let mut untold = map(1, false);
-        untold.untold = Some("v-1");
-        assert_eq!(detached(&untold, "another", GuardMode::Enforce), (None, 1));
-        // Where they can be seen it is not.
-        let disks = FakeDevices::default().with("vdb", 1 << 30, "another");
-        let told = detached_from(&disks, &untold, true, GuardMode::Enforce);
-        assert_eq!(told, (Some("it cannot be told".to_owned()), 0));
-    }
-
-    #[test]
-    fn a_map_that_cannot_be_removed_is_no_refusal_that_a_mode_leaves_out() {
-        let own = OwnMap { opened: 0, ..OwnMap::of_a_test(true, true, true) };
-        let mut map = FakeMap::of(Some(own));
-        map.stays = true;
-        for mode in [GuardMode::Enforce, GuardMode::Warn] {
-            let told = detached(&map, "v-1", mode);
-            assert_eq!(told, (Some("the kernel has no memory".to_owned()), 0), "{mode:?}");
-        }
-    }
-
     #[test]
     fn disks_that_cannot_be_looked_at_let_no_volume_leave_but_where_there_is_no_dev() {
         let unread = |is_out_of_sight| {
             let why = Some("/dev: I/O error");
             let devices = FakeDevices { unread: why, is_out_of_sight, ..FakeDevices::default() };
-            detached_from(&devices, &FakeMap::of(None), false, GuardMode::Enforce)
+            detached_from(&devices, GuardMode::Enforce)
         };
         assert_eq!(unread(true), (None, 1));
         assert_eq!(unread(false), (Some("/dev: I/O error".to_owned()), 0));

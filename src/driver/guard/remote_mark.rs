@@ -377,7 +377,8 @@ pub(crate) fn noted(cx: &Context<'_>, id: &VolumeId, told: Result<()>) -> Result
 
 /// This moment by the clock that is never set: a step of the other one would make a mark young for ever, or
 /// old at once.
-pub(crate) fn millis_since_boot() -> u64 {
+#[must_use]
+pub fn millis_since_boot() -> u64 {
     u64::try_from(since_boot().as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -7,7 +7,6 @@
 //! proven and the new one is checked.
 
 pub mod adopt;
-pub(crate) mod covering;
 pub(crate) mod diagnosis;
 pub(crate) mod file_system_check;
 pub(crate) mod notify;
@@ -15,8 +14,6 @@ pub mod outcome;
 pub(crate) mod peer_groups;
 pub mod recovery;
 pub(crate) mod replacement_plan;
-pub(crate) mod returned_disk;
-mod superblocks;
 pub mod sweep;
 pub(crate) mod time_shares;
 
@@ -28,7 +25,6 @@ use crate::heal::file_system_check::next_count;
 use crate::heal::outcome::{
     Healed, listed, lost_since, plan_of, pods_on, still_held, waiting_is_no_failure, why_as_before,
 };
-use crate::heal::returned_disk::Returned;
 use crate::heal::time_shares::TimeShares;
 use crate::lookup::lost_disks::{lost_numbers, users_of_lost};
 use crate::lookup::{find_disk, locking, mounted_here};
@@ -44,6 +40,7 @@ use crate::operation::{Volume, moment};
 use crate::ownership::mount_place::{self, belongs_now};
 use crate::ports::clock::now;
 use crate::ports::host::MountRequest;
+use crate::shield::{self, Returned};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -77,7 +74,7 @@ pub(super) fn heal_on_the_way(
 
 /// Puts a disk that came back under the volume's map. What took it away may have taken the mark, too.
 fn has_disk_again(cx: &Context<'_>, id: &VolumeId) -> Returned {
-    let returned = returned_disk::look_after(cx, id);
+    let returned = cx.host.shield.disk_returned(cx, id);
     if matches!(returned, Returned::Back) {
         remote_mark::mark_healed(cx, id);
     }
@@ -175,8 +172,8 @@ fn counted_heal(
     occasion: HealOccasion<'_>,
 ) -> Result<Healed> {
     let done = heal(cx, id, mode, occasion).or_else(|error| {
-        let waits = || returned_disk::waits(cx, id);
-        waiting_is_no_failure(error, waits, |error| returned_disk::why_it_waits(cx, id, error))
+        let waits = || shield::waits(cx, id);
+        waiting_is_no_failure(error, waits, |error| shield::why_it_waits(cx, id, error))
     });
     if let Ok(healed) = &done
         && healed.has_switched()

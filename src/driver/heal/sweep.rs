@@ -2,9 +2,9 @@
 //! (udev, a timer, a person) lets all volumes of this machine be looked after, or that disk's.
 
 use crate::context::Context;
+use crate::heal;
 use crate::heal::diagnosis::HealOccasion;
 use crate::heal::outcome::Healed;
-use crate::heal::{self, returned_disk};
 use crate::lookup::{locking, mounted_here};
 use crate::model::disk::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Kind, Result};
@@ -76,14 +76,14 @@ fn sweep(
         if let (Ok(_), Err(error)) = (&lock, locking::nothing_hangs(cx, &id)) {
             swept.is_hanging = true;
             if mode == HealMode::Auto {
-                returned_disk::keep_time(cx, &id);
+                cx.host.shield.tend_hanging(cx, &id);
             }
             tell(&id, Err(error));
             continue;
         }
         let done = lock.and_then(|_lock| {
             if mode == HealMode::Auto {
-                returned_disk::note_superblock(cx, &id);
+                cx.host.shield.tend(cx, &id);
                 note_transport(cx, &id);
             }
             heal::look_after(cx, &id, mode, HealOccasion::Sweep)
@@ -167,13 +167,9 @@ fn why_it_fails_or_waits(done: &Result<Healed>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::Context;
-    use crate::fakes::moment;
-    use crate::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
-    use crate::host::left_behind::{self, LeftProcess};
+    use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
     use crate::lookup::memory::staged;
-    use crate::model::disk::journal::sights::JournalMark;
-    use crate::model::record::{DiskMoment, MapWait, Staged, VolumeRecord, WaitCause};
-    use crate::model::shield::own_map::OwnMap;
+    use crate::model::record::{DiskMoment, VolumeRecord};
     use crate::ports::store::Lock;
     use std::path::Path;
 
@@ -210,9 +206,7 @@ mod tests {
         before: impl FnOnce(&Context<'_>) -> Option<Lock>,
     ) -> (Vec<(bool, String)>, bool) {
         let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
-        let no_map = FakeMap::of(None);
-        let made_up = MadeUp { maps: &no_map, ..MadeUp::with(&cloud, devices) };
-        made_up.drive(|cx| {
+        MadeUp::with(&cloud, devices).drive(|cx| {
             let disk = DiskMoment::of_a_test(1, &crate::host::machine::boot_id());
             let id = VolumeId::parse("v-1").unwrap();
             let mount = |record: &mut VolumeRecord| {
@@ -253,79 +247,5 @@ mod tests {
         assert_eq!(swept(&FakeDevices::default(), HealMode::Auto, 1, locked), none);
         let free = swept(&FakeDevices::default(), HealMode::Auto, 1, |_| None);
         assert_eq!(free, (Vec::new(), false));
-    }
-
-    /// What a look answers on a machine where the volume's map waits, and what is remembered of its wait.
-    fn looked(
-        devices: &FakeDevices,
-        mode: HealMode,
-        before: impl FnOnce(&Context<'_>, &VolumeId),
-    ) -> (Swept, Option<MapWait>) {
-        let waits = FakeMap::of(Some(OwnMap::of_a_test(false, true, true)));
-        let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
-        let made_up = MadeUp { maps: &waits, ..MadeUp::with(&cloud, devices) };
-        made_up.drive(|cx| {
-            let id = VolumeId::parse("v-1").unwrap();
-            before(cx, &id);
-            let swept = sweep_all(cx, mode, &BTreeSet::new(), &mut |_, _| {}).unwrap();
-            (swept, cx.store.records.load(&id).map_wait)
-        })
-    }
-
-    #[test]
-    fn a_wait_for_no_more_than_a_look_is_told_by_the_sweep_that_looked() {
-        let unread = FakeDevices { unread: Some("/dev: I/O error"), ..FakeDevices::default() };
-        let wait = |cx: &Context<'_>, id: &VolumeId| {
-            let not_switched = Some("/dev: I/O error".to_owned());
-            let since = crate::host::machine::uptime();
-            let wait = MapWait { since, cause: WaitCause::Gone, not_switched };
-            cx.store.records.update(id, |record| record.map_wait = Some(wait)).unwrap();
-        };
-        let told = |devices, mode| looked(devices, mode, wait).0.waits_for_a_look;
-        assert!(told(&unread, HealMode::Auto));
-        assert!(!told(&unread, HealMode::Report), "a plan looks at nothing");
-        assert!(!told(&FakeDevices::default(), HealMode::Auto), "the disk is not there");
-    }
-
-    #[test]
-    fn where_a_process_hangs_on_the_disk_the_time_of_the_wait_is_kept_all_the_same() {
-        let devices = FakeDevices::default().with("vdb", 1 << 30, "v-1");
-        let hangs = |cx: &Context<'_>, id: &VolumeId| {
-            cx.store.locks.take(id, "a call", cx.deadline).unwrap().required().unwrap();
-            let own = i32::try_from(std::process::id()).unwrap();
-            let lock = cx.store.scratch.join("locks/v-1.lock");
-            left_behind::note(&lock, &[LeftProcess::of(own, "unmount", 0).unwrap()]);
-        };
-        let (swept, wait) = looked(&devices, HealMode::Auto, hangs);
-        assert!(swept.is_hanging && wait.is_some());
-        let (swept, wait) = looked(&devices, HealMode::Report, hangs);
-        assert!(swept.is_hanging && wait.is_none());
-    }
-
-    #[test]
-    fn the_superblock_of_a_map_that_works_is_noted_and_not_for_a_plan() {
-        let noted = |mode| {
-            let works = FakeMap::of(Some(OwnMap::of_a_test(true, true, true)));
-            let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
-            // The map as a disk, at its number, and the volume's own.
-            let devices =
-                FakeDevices::default().with("dm-0", 1 << 30, "").with("vdb", 1 << 30, "v-1");
-            let made_up = MadeUp { maps: &works, ..MadeUp::with(&cloud, &devices) };
-            made_up.drive(|cx| {
-                let id = VolumeId::parse("v-1").unwrap();
-                let map = moment(&devices.disks[0].0);
-                let mount = |record: &mut VolumeRecord| {
-                    let journal = Some(JournalMark::FirstTransaction(7));
-                    record.is_staged(Staged {
-                        journal,
-                        ..staged(Path::new("/stage"), &map, "ext4", "")
-                    });
-                };
-                cx.store.records.update(&id, mount).unwrap();
-                sweep_all(cx, mode, &BTreeSet::new(), &mut |_, _| {}).unwrap();
-                cx.store.records.load(&id).superblocks_through(&map).len()
-            })
-        };
-        assert_eq!([HealMode::Auto, HealMode::Report].map(noted), [1, 0]);
     }
 }

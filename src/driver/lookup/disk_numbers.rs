@@ -1,7 +1,7 @@
 //! The numbers under which a volume lives or lived: its disk now, and those of its disks that are gone.
 
 use crate::context::Context;
-use crate::lookup::{find_disk, own_maps};
+use crate::lookup::find_disk;
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
@@ -11,6 +11,7 @@ use crate::model::mount::label;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
 use crate::model::record::{Staged, VolumeRecord};
+use crate::shield;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -50,7 +51,7 @@ pub(crate) fn numbers_by(
             numbers.insert(disk.number);
         }
         // While it waits it shows no serial, and its mounts are the volume's all the same.
-        numbers.extend(own_maps::number_of(cx, id));
+        numbers.extend(shield::number_of(cx, id));
     }
     numbers.into_iter().collect()
 }

@@ -35,7 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const STRANGER_AFTER: Duration = Duration::from_secs(10);
 
 /// The volume's disk, if this machine sees it now.
-pub(crate) fn find_disk(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Device>> {
+pub fn find_disk(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Device>> {
     Ok(find_among(cx, id)?.0)
 }
 
@@ -65,7 +65,7 @@ fn find_among(cx: &Context<'_>, id: &VolumeId) -> Result<(Option<Device>, Vec<De
 }
 
 /// The volume's disk; missing is an error here.
-pub(crate) fn disk(cx: &Context<'_>, id: &VolumeId) -> Result<Device> {
+pub fn disk(cx: &Context<'_>, id: &VolumeId) -> Result<Device> {
     if let Some(disk) = find_disk(cx, id)? {
         return Ok(disk);
     }
@@ -109,12 +109,12 @@ fn refuse_strangers(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
 }
 
 /// Holds the disk while something is done to it, so that its number cannot go to another.
-pub(crate) fn hold(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<Held> {
+pub fn hold(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<Held> {
     cx.host.devices.hold(&cx.cloud.identity(id), disk)
 }
 
 /// Looks once more, right before or after something is done to the disk.
-pub(crate) fn prove_again(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<()> {
+pub fn prove_again(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<()> {
     cx.host.devices.check(&cx.cloud.identity(id), disk)
 }
 

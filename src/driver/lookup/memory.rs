@@ -98,7 +98,8 @@ fn remember_or_say(cx: &Context<'_>, id: &VolumeId, staged: Staged) {
     }
 }
 
-pub(crate) fn staged(folder: &Path, disk: &DiskMoment, fs_type: &str, uuid: &str) -> Staged {
+#[must_use]
+pub fn staged(folder: &Path, disk: &DiskMoment, fs_type: &str, uuid: &str) -> Staged {
     Staged {
         folder: folder.to_path_buf(),
         disk: disk.clone(),

@@ -2,12 +2,11 @@
 
 pub(crate) mod attachment_view;
 pub(crate) mod disk_numbers;
-pub(crate) mod find_disk;
+pub mod find_disk;
 pub mod find_volume;
 pub mod known_volumes;
 pub(crate) mod locking;
 pub(crate) mod lost_disks;
-pub(crate) mod memory;
+pub mod memory;
 pub(crate) mod mounted_here;
 pub(crate) mod other_kubelets;
-pub(crate) mod own_maps;

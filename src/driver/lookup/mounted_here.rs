@@ -3,12 +3,12 @@
 
 use crate::context::Context;
 use crate::lookup::other_kubelets::is_anothers;
-use crate::lookup::own_maps;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::mount::label;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
+use crate::shield;
 use std::collections::BTreeSet;
 
 /// All of them, by record, by label, or by their map: a first mount that waits in the kernel has left neither
@@ -19,7 +19,7 @@ pub(crate) fn all(cx: &Context<'_>) -> Result<BTreeSet<VolumeId>> {
     let records = cx.store.records.list()?.into_iter().filter(was_here);
     let mut ids: BTreeSet<_> = records.map(|record| record.volume).collect();
     ids.extend(by_label(cx)?);
-    ids.extend(own_maps::volumes(cx));
+    ids.extend(shield::volumes(cx));
     Ok(ids)
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn all(cx: &Context<'_>) -> Result<BTreeSet<VolumeId>> {
 pub(crate) fn has(cx: &Context<'_>, id: &VolumeId) -> bool {
     cx.store.records.load(id).was_mounted_since(&cx.host.environment.boot_id())
         || by_label(cx).map_or(true, |labels| labels.contains(id))
-        || own_maps::volumes(cx).contains(id)
+        || shield::volumes(cx).contains(id)
 }
 
 fn by_label(cx: &Context<'_>) -> Result<BTreeSet<VolumeId>> {

@@ -1,6 +1,5 @@
 //! A disk is mounted for the machine and for pods, formatted, grown, unmounted.
 
-pub mod all_waits;
 pub mod expand;
 pub mod format;
 pub(crate) mod format_consent;

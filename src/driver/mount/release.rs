@@ -3,11 +3,12 @@ use crate::context::Context;
 use crate::guard::free_disks::{self, DiskState};
 use crate::guard::{flush, remote_mark};
 use crate::heal::recovery;
-use crate::lookup::{disk_numbers, locking, own_maps};
+use crate::lookup::{disk_numbers, locking};
 use crate::model::error::{Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::Answer;
 use crate::ownership::words;
+use crate::shield;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ pub fn what_would_break(cx: &Context<'_>, id: &VolumeId) -> Vec<String> {
         .iter()
         .map(|mount| format!("the mount at {}", mount.target.display()))
         .collect();
-    if let Some(map) = own_maps::seen(cx, id) {
+    if let Some(map) = shield::seen(cx, id) {
         let (name, state) = (&map.kernel_name, map.state());
         let (what, open) = if state.waits() { ("waits in", "") } else { ("has", " open") };
         all.push(format!("what {what} the map {name}{open}, which {}", state.words()));
@@ -55,20 +56,20 @@ pub fn what_would_break(cx: &Context<'_>, id: &VolumeId) -> Vec<String> {
 /// it would fail.
 #[must_use]
 pub fn would_wait(cx: &Context<'_>, id: &VolumeId) -> bool {
-    own_maps::would_wait(cx, id).unwrap_or(false)
+    shield::would_wait(cx, id).unwrap_or(false)
 }
 
 /// Whether it waits now.
 #[must_use]
 pub fn waits(cx: &Context<'_>, id: &VolumeId) -> bool {
-    own_maps::waited_for(cx, id).is_ok_and(|map| map.is_some())
+    shield::waited_for(cx, id).is_ok_and(|map| map.is_some())
 }
 
 /// Unmounts the volume everywhere in this namespace, pods first, whatever uses it elsewhere.
 pub fn release(cx: &Context<'_>, id: &VolumeId) -> Result<Released> {
     let _lock = locking::lock_alone(cx, id)?;
     // What waits has no end else: neither an unmount nor a process that is killed.
-    own_maps::end_wait(cx, id)?;
+    cx.host.shield.end_wait(id)?;
     recovery::end_leftovers(cx, id);
     let mut released = Released::default();
     let mut mounts = disk_numbers::own_mounts(cx, id)?;
@@ -111,7 +112,7 @@ pub fn release(cx: &Context<'_>, id: &VolumeId) -> Result<Released> {
     remote_mark::unmark_mounted(cx, id);
     if let DiskState::Held(why) = free_disks::state_of_all(cx, &disks, &[], Duration::ZERO) {
         released.held = Some(why);
-    } else if let Err(error) = own_maps::take_off(cx, id) {
+    } else if let Err(error) = cx.host.shield.take_off(cx, id) {
         released.held = Some(error.cause);
     }
     Ok(released)

@@ -3,12 +3,11 @@
 use crate::context::Context;
 use crate::failpoints;
 use crate::guard::{self, free_disks, let_go_volumes, remote_mark};
-use crate::heal::covering::{self, MapOverDisk};
 use crate::heal::file_system_check::{self, next_count};
 use crate::heal::{self, recovery};
 use crate::lookup::find_disk::{self, must_be_allowed};
 use crate::lookup::memory::{self, staged};
-use crate::lookup::{disk_numbers, find_volume, locking, own_maps};
+use crate::lookup::{disk_numbers, find_volume, locking};
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::{Device, Proof};
 use crate::model::disk::formatting::leaves_room;
@@ -26,6 +25,7 @@ use crate::operation::{Outcome, Volume, moment};
 use crate::ownership::mount_place::{self, belonging, belongs_now};
 use crate::ports::cloud::CloudVolume;
 use crate::ports::host::{Hidden, MountRequest};
+use crate::shield::{MapOverDisk, MapWish};
 use std::path::Path;
 use std::time::Duration;
 
@@ -74,14 +74,14 @@ pub(crate) fn stage_locked(
     let folder = cx.host.mounts.real_path(&target.0)?;
     guard::wanted_again(cx, &volume.id, &[TearDown::Unstage, TearDown::Detach]);
     recovery::end_leftovers(cx, &volume.id);
-    own_maps::tidy(cx, &volume.id);
+    cx.host.shield.tidy(cx, &volume.id);
     let disk = find_disk::wait_for(cx, volume, cx.deadline.at_most(DISK_WAIT))?;
     let (disk, unhealed) = heal::heal_on_the_way(cx, &volume.id, disk)?;
     let look = cx.host.mounts.standing_at(&folder)?;
     let found = belonging(&look, &disk, &folder).map_err(|error| error.not_healed(unhealed))?;
     if let Some(mount) = found {
         memory::remember_found(cx, &volume.id, &disk, mount);
-        covering::note_found(cx, &volume.id, &disk);
+        cx.host.shield.mount_found(cx, &volume.id, &disk);
         // Containers may have it: what lost its disk is for the heal.
         mark_proven(cx, &volume.id, &disk, None, options.untouched)?;
         return Ok(Outcome::Already);
@@ -108,9 +108,9 @@ pub(crate) fn stage_locked(
     cx.host.mounts.make_folder(&folder)?;
     report_hidden(cx, &volume.id, &folder);
     find_disk::prove_again(cx, &volume.id, &disk)?;
-    let wish = (options.shield, options.untouched);
+    let wish = MapWish { mode: options.shield, untouched: options.untouched };
     let transport = disk.transport().cloned();
-    let covered = covering::cover(cx, &volume.id, &disk, &found, wish)?;
+    let covered = cx.host.shield.before_mount(cx, &volume.id, &disk, &found, wish)?;
     let (disk, _held_map) = match &covered {
         Some(MapOverDisk { map, .. }) => (map.clone(), Some(find_disk::hold(cx, &volume.id, map)?)),
         None => (disk, None),
@@ -123,7 +123,8 @@ pub(crate) fn stage_locked(
     staged.untouched = options.untouched;
     staged.mounts = file_system_check::mounts_counted(cx, expected, &disk, was_free);
     staged.transport = transport;
-    staged.journal = covered.and_then(|covered| covering::journal(cx, &volume.id, &covered));
+    staged.journal =
+        covered.and_then(|covered| cx.host.shield.after_mount(cx, &volume.id, &covered));
     if let Err(error) = memory::remember_staged(cx, &volume.id, staged, attachment) {
         // The orchestrator would skip the next try, for the folder is a mount point now.
         return Err(mount_place::undo_mount(cx, &folder, disk.number, error));

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::failpoints;
 use crate::guard::letting_go::{self, ConsumerFolder};
 use crate::guard::{self, flush, free_disks, leaked_copies, let_go_volumes, refusal, remote_mark};
-use crate::heal::{recovery, returned_disk};
+use crate::heal::recovery;
 use crate::lookup::{find_volume, locking};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -115,7 +115,7 @@ fn unstage_for(
             find_volume::record_found_name(cx, id, name);
         }
         // Before the disks are looked for: a disk that is put under its map is the map from then on.
-        returned_disk::must_not_wait(cx, id)?;
+        cx.host.shield.before_unmount(cx, id)?;
     }
     let to_free = DisksToFree::of(cx, id, &begun.table, folder)?;
     let outcome = unmount_stage(cx, &begun)?;

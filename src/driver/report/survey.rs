@@ -7,7 +7,7 @@ use crate::guard::{let_go_volumes, orphans};
 use crate::lookup::disk_numbers::{self, Belonging};
 use crate::lookup::lost_disks::{lost_numbers, users_of_lost};
 use crate::lookup::other_kubelets::is_anothers;
-use crate::lookup::{find_disk, find_volume, own_maps};
+use crate::lookup::{find_disk, find_volume};
 use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{ServerId, VolumeId, VolumeName};
@@ -28,6 +28,7 @@ use crate::ownership::mount_place;
 use crate::ports::cloud::CloudVolume;
 use crate::report::facts::{name_of, own_role, pods_of, refusals_of, view};
 use crate::report::holders::file_user;
+use crate::shield;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -126,7 +127,7 @@ fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Sur
     let mut ids: BTreeSet<VolumeId> = also.iter().cloned().collect();
     ids.extend(records.iter().map(|record| record.volume.clone()));
     ids.extend(cloud.attached.iter().map(|volume| volume.id.clone()));
-    ids.extend(own_maps::volumes(cx));
+    ids.extend(shield::volumes(cx));
     let mut disks: BTreeMap<VolumeId, DiskFact> =
         ids.iter().map(|id| (id.clone(), disk_fact(cx, id))).collect();
 
@@ -408,7 +409,7 @@ fn facts(
         identity: wanted.map(|wanted| wanted.to_string()).unwrap_or_default(),
         disk,
         map: id
-            .and_then(|id| own_maps::seen(cx, id))
+            .and_then(|id| shield::seen(cx, id))
             .map(|map| MapFact::new(map, record.and_then(|record| wait_fact(cx, record)))),
         users_of_lost_disk: Vec::new(),
         unseen_users: None,

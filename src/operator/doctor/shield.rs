@@ -10,7 +10,7 @@ use crate::node::system::{self, System};
 /// Volumes that are mounted through maps, told where there are any.
 pub(super) fn maps(cx: &Context<'_>, system: &System) -> Option<Finding> {
     const CHECK: &str = "maps";
-    let volumes = match cx.host.maps.volumes() {
+    let volumes = match cx.host.shield.volumes() {
         Ok(volumes) if volumes.is_empty() => return None,
         Ok(volumes) => volumes,
         Err(error) => return Some(not_looked_at(CHECK, error)),

@@ -43,7 +43,7 @@ pub const ROOMS: [Room; 4] = [
     },
     Room {
         name: "heal",
-        files: &["src/driver/heal/", "src/host/remount/"],
+        files: &["src/driver/heal/", "src/shield/", "src/host/remount/"],
         tests: &[
             (
                 "root",

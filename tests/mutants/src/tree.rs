@@ -42,12 +42,13 @@ const MODEL: &str = "use incloud_disk_model as model;\n";
 const MODEL_WITH_MUTANT: &str = "use incloud_disk_model::{self as model, mutant};\n";
 
 /// What of the copy is not the mutants': (file, text, other text). A text that is no more there is an error.
-const PATCHES: [(&str, &str, &str); 9] = [
+const PATCHES: [(&str, &str, &str); 10] = [
     ("src/model/mod.rs", "pub mod mount;\n", "pub mod mount;\npub mod mutant;\n"),
     ("src/ports/mod.rs", MODEL, MODEL_WITH_MUTANT),
     ("src/host/mod.rs", MODEL, MODEL_WITH_MUTANT),
     ("src/cloud/mod.rs", MODEL, MODEL_WITH_MUTANT),
     ("src/driver/mod.rs", MODEL, MODEL_WITH_MUTANT),
+    ("src/shield/mod.rs", MODEL, MODEL_WITH_MUTANT),
     ("src/node/mod.rs", MODEL, MODEL_WITH_MUTANT),
     ("src/lib.rs", "pub use incloud_disk_model as model;\n", "pub use incloud_disk_model::{self as model, mutant};\n"),
     // The tests have a PID namespace, for a driver that is wrong must not find the machine's processes.

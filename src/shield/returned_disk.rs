@@ -1,10 +1,11 @@
 //! A map that waits: the disk that came back is put under it, if nothing else wrote to it meanwhile, and what
 //! waits goes on; or the patience is over, and it fails.
 
-use super::superblocks;
-use crate::context::Context;
-use crate::guard::remote_mark::millis_since_boot;
-use crate::lookup::{find_disk, own_maps};
+use crate::driver::Context;
+use crate::driver::guard::remote_mark::millis_since_boot;
+use crate::driver::lookup::find_disk;
+use crate::driver::operation::moment;
+use crate::driver::shield::{self, Returned};
 use crate::model::disk::device::Device;
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::disk::journal::one_moment::Sameness;
@@ -14,8 +15,8 @@ use crate::model::ids::VolumeId;
 use crate::model::record::{MapWait, VolumeRecord, WaitCause};
 use crate::model::shield::own_map::{MapState, OwnMap};
 use crate::model::text::kept;
-use crate::operation::moment;
-use crate::ports::host::AboveDisk;
+use crate::ports::host::{AboveDisk, Maps};
+use crate::{own_maps, superblocks};
 use std::time::Duration;
 
 /// What came of a try to put a disk under its map.
@@ -24,17 +25,6 @@ enum PutBack {
     NoDisk,
     /// Something else may have written to it: why.
     Refused(String),
-}
-
-/// What became of a volume's map, and of what is asked of it.
-#[derive(Debug)]
-pub(crate) enum Returned {
-    /// As before, or there is none.
-    Not,
-    /// The disk was put under it, and what waited goes on.
-    Back,
-    /// It fails, and why it is not told to go on.
-    Fails(Error),
 }
 
 /// What a look finds.
@@ -53,13 +43,13 @@ enum Looks {
 }
 
 /// Looks after the volume's map, if it has one. The caller holds the volume's lock.
-pub(crate) fn look_after(cx: &Context<'_>, id: &VolumeId) -> Returned {
-    let (map, wait) = match found(cx, id, Looks::AtDisks) {
+pub(crate) fn look_after(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId) -> Returned {
+    let (map, wait) = match found(maps, cx, id, Looks::AtDisks) {
         Found::Waiting(map, wait) => (map, wait),
         Found::Failing(why) => return Returned::Fails(why),
         Found::Neither => return Returned::Not,
     };
-    let (cause, why) = match put_back(cx, id, &map) {
+    let (cause, why) = match put_back(maps, cx, id, &map) {
         Ok(PutBack::Done) => {
             let waited =
                 cx.host.environment.uptime().since(&wait.since).unwrap_or_default().as_secs();
@@ -73,32 +63,32 @@ pub(crate) fn look_after(cx: &Context<'_>, id: &VolumeId) -> Returned {
         Err(error) => (WaitCause::Gone, Some(error.to_string())),
     };
     note_why(cx, id, &map, &wait, (cause, why));
-    end_of_patience(cx, id, &map, &wait);
+    end_of_patience(maps, cx, id, &map, &wait);
     Returned::Not
 }
 
 /// Before what would wait with the map: its disk may be back, and neither an event nor the timer have come to it. The
 /// caller holds the volume's lock.
-pub(crate) fn must_not_wait(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
-    own_maps::must_not_wait(cx, id).or_else(|_| {
-        let _ = look_after(cx, id);
-        own_maps::must_not_wait(cx, id).map_err(|error| why_it_waits(cx, id, error))
+pub(crate) fn must_not_wait(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId) -> Result<()> {
+    own_maps::must_not_wait(maps, id).or_else(|_| {
+        let _ = look_after(maps, cx, id);
+        own_maps::must_not_wait(maps, id).map_err(|error| shield::why_it_waits(cx, id, error))
     })
 }
 
 /// The part of it that reads no disk: where a process hangs that reads one, the wait must have its end all the
 /// same.
-pub(crate) fn keep_time(cx: &Context<'_>, id: &VolumeId) {
-    if let Found::Waiting(map, wait) = found(cx, id, Looks::InMemory) {
-        end_of_patience(cx, id, &map, &wait);
+pub(crate) fn keep_time(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId) {
+    if let Found::Waiting(map, wait) = found(maps, cx, id, Looks::InMemory) {
+        end_of_patience(maps, cx, id, &map, &wait);
     }
 }
 
 /// What the timer looks at while the volume's map works.
-pub(crate) fn note_superblock(cx: &Context<'_>, id: &VolumeId) {
-    let Some(map) = own_maps::seen(cx, id).filter(|map| map.state().works()) else { return };
+pub(crate) fn note_superblock(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId) {
+    let Some(map) = shield::seen(cx, id).filter(|map| map.state().works()) else { return };
     if let Some((over, mark)) = remembered(cx, id, &map) {
-        superblocks::note(cx, id, &over, &mark);
+        superblocks::note(maps, cx, id, &over, &mark);
     }
 }
 
@@ -109,15 +99,10 @@ fn remembered(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Option<(Device, 
     Some((over, mark))
 }
 
-/// Whether the volume's map waits, for whatever.
-pub(crate) fn waits(cx: &Context<'_>, id: &VolumeId) -> bool {
-    own_maps::seen(cx, id).is_some_and(|map| map.state().waits())
-}
-
 /// The map, if it waits for its disk, and since when. One that waits at its disk is told to go on, if that is still
 /// the one that it was.
-fn found(cx: &Context<'_>, id: &VolumeId, looks: Looks) -> Found {
-    let map = match cx.host.maps.map_of(id) {
+fn found(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId, looks: Looks) -> Found {
+    let map = match maps.map_of(id) {
         Ok(Some(map)) => map,
         Ok(None) => {
             forget_wait(cx, id);
@@ -128,38 +113,38 @@ fn found(cx: &Context<'_>, id: &VolumeId, looks: Looks) -> Found {
             return Found::Neither;
         }
     };
-    let Some(map) = without_second_table(cx, id, map) else { return Found::Neither };
+    let Some(map) = without_second_table(maps, cx, id, map) else { return Found::Neither };
     if matches!(map.state(), MapState::WaitsAtPath | MapState::Suspended) {
         // A request that fails each time waits as well: only a look that finds it working ends this wait.
         let wait = note_wait(cx, id, &map, WaitCause::Failing);
         if map.state() == MapState::Suspended {
             note_why(cx, id, &map, &wait, (WaitCause::Failing, None));
-            own_maps::settle(cx, id);
+            own_maps::settle(maps, cx, id);
         } else if looks == Looks::AtDisks {
-            let why = why_not_again(cx, id, &map);
+            let why = why_not_again(maps, cx, id, &map);
             let why = why.unwrap_or_else(|error| Some(error.to_string()));
             let is_as_it_was = why.is_none();
             note_why(cx, id, &map, &wait, (WaitCause::Failing, why));
             if is_as_it_was {
-                own_maps::try_again(cx, id);
+                own_maps::try_again(maps, cx, id);
             }
         }
-        let Some(now) = own_maps::seen(cx, id) else { return Found::Neither };
+        let Some(now) = shield::seen(cx, id) else { return Found::Neither };
         if now.state() == MapState::WaitsForDisk {
             return Found::Waiting(now, wait);
         }
         // What fails from now on is told by the look that let it fail.
-        let is_over = end_of_patience(cx, id, &now, &wait);
-        return if is_over { found(cx, id, looks) } else { Found::Neither };
+        let is_over = end_of_patience(maps, cx, id, &now, &wait);
+        return if is_over { found(maps, cx, id, looks) } else { Found::Neither };
     }
     let fails_here = map.state() == MapState::Fails && map.has_disk && map.opened > 0;
     if fails_here && looks == Looks::AtDisks {
         forget_wait(cx, id);
-        let goes_on = goes_on_as_without_a_map(cx, id, &map);
+        let goes_on = goes_on_as_without_a_map(maps, cx, id, &map);
         return goes_on.map_or_else(Found::Failing, |()| Found::Neither);
     }
     if map.state() == MapState::Works {
-        waits_not_in_vain(cx, id, &map);
+        waits_not_in_vain(maps, cx, id, &map);
     }
     if !map.state().waits() || map.opened == 0 {
         forget_wait(cx, id);
@@ -170,20 +155,25 @@ fn found(cx: &Context<'_>, id: &VolumeId, looks: Looks) -> Found {
 }
 
 /// A table that a killed call has loaded holds its disk: so long the disk that came back is in use.
-fn without_second_table(cx: &Context<'_>, id: &VolumeId, map: OwnMap) -> Option<OwnMap> {
+fn without_second_table(
+    maps: &dyn Maps,
+    cx: &Context<'_>,
+    id: &VolumeId,
+    map: OwnMap,
+) -> Option<OwnMap> {
     if !map.has_second_table || map.is_suspended {
         return Some(map);
     }
-    own_maps::settle(cx, id);
-    own_maps::seen(cx, id)
+    own_maps::settle(maps, cx, id);
+    shield::seen(cx, id)
 }
 
 /// A map whose disk could not be compared when it is back: its loss is as without a shield. A wait that only the
 /// patience ends is worse than an error that the heal puts right.
-fn waits_not_in_vain(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) {
+fn waits_not_in_vain(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId, map: &OwnMap) {
     let Some((over, mark)) = remembered(cx, id, map) else { return };
     let name = &map.kernel_name;
-    let why = match cx.host.maps.why_untold(&over, &mark) {
+    let why = match maps.why_untold(&over, &mark) {
         Ok(Some(why)) => why,
         Ok(None) => return,
         Err(error) => {
@@ -192,25 +182,30 @@ fn waits_not_in_vain(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) {
         }
     };
     tracing::warn!(volume = %id, map = name, why, "without a shield from here on: a disk that comes back would not be put under the map");
-    if let Err(error) = own_maps::end_wait(cx, id) {
+    if let Err(error) = own_maps::end_wait(maps, id) {
         tracing::warn!(volume = %id, map = name, %error, "the map waits all the same");
     }
 }
 
 /// A map that waits no more, and a request to its disk failed. Without a map the next one would be tried; through
 /// one that can tell an earlier state of its disk it never reaches what may be one.
-fn goes_on_as_without_a_map(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Result<()> {
+fn goes_on_as_without_a_map(
+    maps: &dyn Maps,
+    cx: &Context<'_>,
+    id: &VolumeId,
+    map: &OwnMap,
+) -> Result<()> {
     let why = disk_below(cx, id, map).and_then(|(over, disk)| {
         match cx.store.records.load(id).journal_through(&moment(cx, &over)) {
-            Some(mark) if cx.host.maps.why_untold(&over, &mark)?.is_none() => {
-                why_another(cx, id, &over, &disk)
+            Some(mark) if maps.why_untold(&over, &mark)?.is_none() => {
+                why_another(maps, cx, id, &over, &disk)
             }
             _ => Ok(None),
         }
     });
     let why = match why {
         Ok(None) => {
-            own_maps::try_again(cx, id);
+            own_maps::try_again(maps, cx, id);
             return Ok(());
         }
         Ok(Some(why)) => why,
@@ -225,9 +220,14 @@ fn goes_on_as_without_a_map(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Re
 }
 
 /// Why the disk under a map whose request failed may be written meanwhile.
-fn why_not_again(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Result<Option<String>> {
+fn why_not_again(
+    maps: &dyn Maps,
+    cx: &Context<'_>,
+    id: &VolumeId,
+    map: &OwnMap,
+) -> Result<Option<String>> {
     let (over, disk) = disk_below(cx, id, map)?;
-    why_another(cx, id, &over, &disk)
+    why_another(maps, cx, id, &over, &disk)
 }
 
 /// The map and the disk below it, which is the volume's: a target can be given another disk whose going this machine
@@ -245,7 +245,7 @@ fn disk_below(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Result<(Device, 
     Err(Error::new(Kind::Host, format!("{its} is the volume's disk, and not {other}")))
 }
 
-fn put_back(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Result<PutBack> {
+fn put_back(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Result<PutBack> {
     if map.has_disk {
         return Ok(PutBack::NoDisk);
     }
@@ -253,17 +253,23 @@ fn put_back(cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> Result<PutBack> {
         return Ok(PutBack::NoDisk);
     };
     let _held = find_disk::hold(cx, id, &disk)?;
-    if let Some(why) = why_not(cx, id, map, &disk)? {
+    if let Some(why) = why_not(maps, cx, id, map, &disk)? {
         return Ok(PutBack::Refused(why));
     }
     find_disk::prove_again(cx, id, &disk)?;
-    cx.host.maps.switch(id, &disk)?;
+    maps.switch(id, &disk)?;
     Ok(PutBack::Done)
 }
 
 /// Why anything else may have written to the disk than what is mounted through the map. An error where this
 /// cannot be looked at just now.
-fn why_not(cx: &Context<'_>, id: &VolumeId, map: &OwnMap, disk: &Device) -> Result<Option<String>> {
+fn why_not(
+    maps: &dyn Maps,
+    cx: &Context<'_>,
+    id: &VolumeId,
+    map: &OwnMap,
+    disk: &Device,
+) -> Result<Option<String>> {
     let name = &disk.kernel_name;
     if disk.read_only {
         return Ok(Some(format!("{name} refuses writes")));
@@ -274,11 +280,12 @@ fn why_not(cx: &Context<'_>, id: &VolumeId, map: &OwnMap, disk: &Device) -> Resu
     let over = cx.host.devices.disk_at(map.number)?;
     let over =
         over.ok_or_else(|| Error::new(Kind::Missing, format!("{} is gone", map.kernel_name)))?;
-    why_another(cx, id, &over, disk)
+    why_another(maps, cx, id, &over, disk)
 }
 
 /// Why the disk may not be what was mounted through this map, or may have been written since by anything else.
 fn why_another(
+    maps: &dyn Maps,
     cx: &Context<'_>,
     id: &VolumeId,
     over: &Device,
@@ -298,7 +305,7 @@ fn why_another(
         return Ok(Some("how far its journal was at the mount is not known".to_owned()));
     };
     let above = AboveDisk::Map(over, Some(&mark));
-    let sights = cx.host.maps.journals(disk, &above, cx.deadline)?;
+    let sights = maps.journals(disk, &above, cx.deadline)?;
     let uuid = sights.uuid();
     if uuid != staged.uuid {
         return Ok(Some(format!("{name} has the file system {uuid}, and not {}", staged.uuid)));
@@ -348,14 +355,20 @@ fn note_why(
 }
 
 /// Whether the wait was ended.
-fn end_of_patience(cx: &Context<'_>, id: &VolumeId, map: &OwnMap, wait: &MapWait) -> bool {
+fn end_of_patience(
+    maps: &dyn Maps,
+    cx: &Context<'_>,
+    id: &VolumeId,
+    map: &OwnMap,
+    wait: &MapWait,
+) -> bool {
     let waited = cx.host.environment.uptime().since(&wait.since).unwrap_or_default();
     if waited < Duration::from_secs(cx.policy.shield.patience) {
         return false;
     }
     let (name, waited) = (&map.kernel_name, waited.as_secs());
     tracing::warn!(volume = %id, map = name, waited, "the patience is over");
-    let ended = own_maps::end_wait(cx, id);
+    let ended = own_maps::end_wait(maps, id);
     match &ended {
         Ok(()) => {
             cx.counts.wait_ended(false);
@@ -366,18 +379,6 @@ fn end_of_patience(cx: &Context<'_>, id: &VolumeId, map: &OwnMap, wait: &MapWait
         }
     }
     ended.is_ok()
-}
-
-/// Of what is not healed because a map waits, why the disk that is here was not put there.
-pub(crate) fn why_it_waits(cx: &Context<'_>, id: &VolumeId, error: Error) -> Error {
-    let wait = cx.store.records.load(id).map_wait;
-    match wait.and_then(|wait| wait.not_switched) {
-        Some(why) => Error {
-            cause: format!("{}; the disk that is here is not put there: {why}", error.cause),
-            ..error
-        },
-        None => error,
-    }
 }
 
 fn forget_wait(cx: &Context<'_>, id: &VolumeId) {

@@ -1,13 +1,15 @@
 use super::*;
-use crate::Store;
+use crate::MapShield;
+use crate::driver::Store;
+use crate::driver::lookup::memory;
 use crate::fakes::moment;
-use crate::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp, records_in};
+use crate::fakes::{FakeCloud, FakeDevices, MadeUp, records_in};
 use crate::host::records::RecordFiles;
-use crate::lookup::memory;
 use crate::model::policy::ShieldPolicy;
 use crate::model::record::{Staged, VolumeRecord};
 use crate::model::shield::own_map::OwnMap;
 use crate::ports::store::Records as _;
+use crate::tests::fake_map::FakeMap;
 
 const ID: &str = "v-1";
 
@@ -69,14 +71,25 @@ impl Scene {
         let shield = ShieldPolicy { mode: self.mode, patience: 2 };
         let (heal, limit) = (self.heal_mode, self.limit);
         let machine = MadeUp::with(&cloud, &self.devices);
-        let machine = MadeUp { maps: &self.maps, heal, shield, limit, ..machine };
+        let machine = MadeUp {
+            shield_hooks: &MapShield { maps: &self.maps },
+            heal,
+            shield,
+            limit,
+            ..machine
+        };
         machine.drive(|cx| work(&Context { store: Store { records: &records, ..cx.store }, ..*cx }))
     }
 
     /// What a new mount of this kind is made through.
-    fn cover(&self, kind: FsType, wish: (Option<ShieldMode>, bool)) -> Result<Option<MapOverDisk>> {
+    fn cover(
+        &self,
+        kind: FsType,
+        (mode, untouched): (Option<ShieldMode>, bool),
+    ) -> Result<Option<MapOverDisk>> {
         let found = FileSystem { kind, ..FileSystem::of_a_test("", 1 << 30) };
-        self.with(|cx| cover(cx, &Self::id(), &self.disk(), &found, wish))
+        let wish = MapWish { mode, untouched };
+        self.with(|cx| cx.host.shield.before_mount(cx, &Self::id(), &self.disk(), &found, wish))
     }
 
     fn done(&self) -> Vec<&'static str> {
@@ -104,7 +117,7 @@ fn a_map_that_no_disk_would_be_put_under_waits_for_none() {
         let devices = FakeDevices::default().with("dm-0", 5, ID);
         let scene = Scene::new(Some(OwnMap::of_a_test(true, true, true)), devices);
         let covered = MapOverDisk { map: scene.disk(), mark: mark.clone(), was_open };
-        let told = scene.with(|cx| journal(cx, &Scene::id(), &covered));
+        let told = scene.with(|cx| cx.host.shield.after_mount(cx, &Scene::id(), &covered));
         assert_eq!((told, scene.done()), (mark.filter(|_| was_open), done));
     }
 }
@@ -183,7 +196,7 @@ fn what_a_map_that_is_there_is_remembered_by_is_told_by_a_journal_at_work() {
 #[test]
 fn a_mount_that_a_killed_call_made_is_compared_and_remembered() {
     let noted = |scene: &Scene, disk: &Device| {
-        scene.with(|cx| note_found(cx, &Scene::id(), disk));
+        scene.with(|cx| cx.host.shield.mount_found(cx, &Scene::id(), disk));
         scene.record().staged.and_then(|staged| staged.journal)
     };
     let scene = |sights, journal| {

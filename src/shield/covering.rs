@@ -1,8 +1,9 @@
 //! Whether a new mount is made through a map that waits while the disk is away, and that map.
 
-use super::superblocks;
-use crate::context::Context;
-use crate::lookup::{find_disk, own_maps};
+use crate::driver::Context;
+use crate::driver::lookup::find_disk;
+use crate::driver::operation::moment;
+use crate::driver::shield::{self, MapOverDisk, MapWish};
 use crate::model::disk::contents::{FileSystem, FsType};
 use crate::model::disk::device::{Device, Identity};
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
@@ -10,49 +11,40 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::policy::{HealMode, ShieldMode};
 use crate::model::record::MapIntent;
-use crate::operation::moment;
-use crate::ports::host::AboveDisk;
+use crate::ports::host::{AboveDisk, Maps};
+use crate::{own_maps, superblocks};
 use std::time::Duration;
 
 /// How long a new mount is compared with its disk, which the kernel may write to just then.
 const COMPARED_FOR: Duration = Duration::from_secs(2);
 
-#[derive(Debug)]
-pub(crate) struct MapOverDisk {
-    /// The map, as the disk that is mounted.
-    pub(crate) map: Device,
-    /// What the mount through it is remembered by, as far as that is known before the mount.
-    mark: Option<JournalMark>,
-    /// Whether it was mounted already, somewhere: then the kernel goes on with its journal.
-    was_open: bool,
-}
-
 /// Puts a map over the disk, if the volume is to have one, and after the file system was found, made or
 /// checked on the disk itself: a program that reads a disk has no map to wait in. Where it cannot have one
 /// it is mounted as ever, and that is said.
 pub(crate) fn cover(
+    maps: &dyn Maps,
     cx: &Context<'_>,
     id: &VolumeId,
     disk: &Device,
     found: &FileSystem,
-    (wish, untouched): (Option<ShieldMode>, bool),
+    wish: MapWish,
 ) -> Result<Option<MapOverDisk>> {
     if disk.kernel_name.starts_with("dm-") {
-        return covered_already(cx, id, disk);
+        return covered_already(maps, cx, id, disk);
     }
-    if wish.unwrap_or(cx.policy.shield.mode) == ShieldMode::Off || untouched {
+    if wish.mode.unwrap_or(cx.policy.shield.mode) == ShieldMode::Off || wish.untouched {
         return Ok(None);
     }
     let name = &disk.kernel_name;
-    let sights = match sights_before(cx, id, disk, found) {
+    let sights = match sights_before(maps, cx, id, disk, found) {
         Ok(sights) => sights,
         Err(error) => {
             tracing::warn!(volume = %id, disk = name, why = error.cause, "mounted without a shield");
             return Ok(None);
         }
     };
-    if let Err(error) = cx.host.maps.cover(id, disk, sights.counted()) {
-        own_maps::tidy(cx, id);
+    if let Err(error) = maps.cover(id, disk, sights.counted()) {
+        own_maps::tidy(maps, cx, id);
         tracing::warn!(volume = %id, disk = name, %error, "mounted without a shield: device mapper makes no map");
         return Ok(None);
     }
@@ -66,12 +58,17 @@ pub(crate) fn cover(
 }
 
 /// Through a map that is there it is mounted whatever is wished now: beside it, it cannot be.
-fn covered_already(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<Option<MapOverDisk>> {
-    let Some(map) = own_maps::seen(cx, id).filter(|map| map.number == disk.number) else {
+fn covered_already(
+    maps: &dyn Maps,
+    cx: &Context<'_>,
+    id: &VolumeId,
+    disk: &Device,
+) -> Result<Option<MapOverDisk>> {
+    let Some(map) = shield::seen(cx, id).filter(|map| map.number == disk.number) else {
         return Ok(None);
     };
     let sights = below(cx, id)?.and_then(|below| {
-        let sights = cx.host.maps.journals(&below, &AboveDisk::Map(disk, None), cx.deadline);
+        let sights = maps.journals(&below, &AboveDisk::Map(disk, None), cx.deadline);
         sights.map_err(|error| tracing::debug!(volume = %id, %error, "no journal")).ok()
     });
     // udev opens each new map for a moment: only a journal at work tells that it is mounted.
@@ -118,6 +115,7 @@ fn forget_intent(cx: &Context<'_>, id: &VolumeId) {
 
 /// The journal of a disk that is not mounted yet. An error if the volume can have no map.
 fn sights_before(
+    maps: &dyn Maps,
     cx: &Context<'_>,
     id: &VolumeId,
     disk: &Device,
@@ -139,18 +137,19 @@ fn sights_before(
     if cx.store.records.load(id).is_shareable == Some(true) {
         return not_with("the cloud would give the volume to several servers");
     }
-    cx.host.maps.journals(disk, &AboveDisk::Nothing, cx.deadline)
+    maps.journals(disk, &AboveDisk::Nothing, cx.deadline)
 }
 
 /// The disk under the volume's map.
 fn below(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Device>> {
-    let path = own_maps::seen(cx, id).and_then(|map| map.table).map(|table| table.path);
+    let path = shield::seen(cx, id).and_then(|map| map.table).map(|table| table.path);
     path.map_or(Ok(None), |path| cx.host.devices.disk_at(path))
 }
 
 /// After the mount: what it is remembered by, if the kernel and the disk agree on it, as they must when the disk is
 /// back one day. Where they do not, no disk will be put under the map, and it waits for none.
 pub(crate) fn journal(
+    maps: &dyn Maps,
     cx: &Context<'_>,
     id: &VolumeId,
     covered: &MapOverDisk,
@@ -160,21 +159,21 @@ pub(crate) fn journal(
     if *was_open && mark.is_some() {
         return mark.clone();
     }
-    match agree(cx, id, map, mark.as_ref()) {
+    match agree(maps, cx, id, map, mark.as_ref()) {
         Ok(mark) => Some(mark),
         Err(error) if *was_open => {
             not_compared_yet(id, map, &error);
             None
         }
         Err(error) => {
-            wait_for_none(cx, id, map, &error);
+            wait_for_none(maps, id, map, &error);
             None
         }
     }
 }
 
 /// Notes the journal position of a mount that a killed call made and did not compare.
-pub(crate) fn note_found(cx: &Context<'_>, id: &VolumeId, disk: &Device) {
+pub(crate) fn note_found(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId, disk: &Device) {
     if !disk.kernel_name.starts_with("dm-") {
         return;
     }
@@ -188,7 +187,7 @@ pub(crate) fn note_found(cx: &Context<'_>, id: &VolumeId, disk: &Device) {
     }
     // Also where the intent tells it: what is compared later is kept in memory by this look.
     let intended = record.journal_through(&moment(cx, disk));
-    let noted = agree(cx, id, disk, intended.as_ref()).and_then(|mark| {
+    let noted = agree(maps, cx, id, disk, intended.as_ref()).and_then(|mark| {
         cx.store.records.update(id, |record| {
             if let Some(staged) = &mut record.staged {
                 staged.journal = Some(mark);
@@ -201,16 +200,17 @@ pub(crate) fn note_found(cx: &Context<'_>, id: &VolumeId, disk: &Device) {
 }
 
 /// A wait that only the patience could end is worse than an error at once, which the heal puts right.
-fn wait_for_none(cx: &Context<'_>, id: &VolumeId, map: &Device, why: &Error) {
+fn wait_for_none(maps: &dyn Maps, id: &VolumeId, map: &Device, why: &Error) {
     let name = &map.kernel_name;
     tracing::warn!(volume = %id, map = name, why = why.cause, "without a shield: a disk that comes back would not be put under the map");
-    if let Err(error) = cx.host.maps.end_wait(id) {
+    if let Err(error) = maps.end_wait(id) {
         tracing::warn!(volume = %id, map = name, %error, "the map waits all the same");
     }
 }
 
 /// What the mount is remembered by, on which the disk and the kernel agree; it is worked out where it is not known.
 fn agree(
+    maps: &dyn Maps,
     cx: &Context<'_>,
     id: &VolumeId,
     map: &Device,
@@ -220,10 +220,10 @@ fn agree(
     let until = cx.deadline.at_most(COMPARED_FOR);
     let mut before = None;
     loop {
-        let sights = cx.host.maps.journals(&below, &AboveDisk::WorkingMap(map), cx.deadline)?;
+        let sights = maps.journals(&below, &AboveDisk::WorkingMap(map), cx.deadline)?;
         match sights.agreed(mark, before.as_ref()) {
             Ok(mark) => {
-                superblocks::note(cx, id, map, &mark);
+                superblocks::note(maps, cx, id, map, &mark);
                 return Ok(mark);
             }
             Err(why) if !until.pause(Duration::from_millis(20)) => {

@@ -47,8 +47,8 @@ fn end_wait(maps: &dyn Maps, volume: &VolumeId) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::FakeMap;
     use crate::model::shield::own_map::OwnMap;
+    use crate::tests::fake_map::FakeMap;
 
     fn ended(map: OwnMap) -> (Result<(), Vec<String>>, Vec<&'static str>) {
         let maps = FakeMap::of(Some(map));

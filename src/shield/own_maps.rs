@@ -1,47 +1,15 @@
 //! The map of device mapper through which a volume may be mounted: whether it waits, when it is taken off, what ends
 //! its wait.
 
-use crate::context::Context;
-use crate::model::disk::device::DeviceNumber;
+use crate::driver::{Context, shield};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::shield::own_map::{MapState, OwnMap};
-
-/// The volume's map, as far as it can be told: for those who only look.
-pub(crate) fn seen(cx: &Context<'_>, id: &VolumeId) -> Option<OwnMap> {
-    cx.host.maps.map_of(id).unwrap_or_else(|error| {
-        tracing::debug!(volume = %id, %error, "whether the volume has a map cannot be told");
-        None
-    })
-}
-
-/// The volumes that have one, for those who only look.
-pub(crate) fn volumes(cx: &Context<'_>) -> Vec<VolumeId> {
-    cx.host.maps.volumes().unwrap_or_else(|error| {
-        tracing::debug!(%error, "which volumes have maps cannot be told");
-        Vec::new()
-    })
-}
-
-/// The number of the volume's map: its mounts have it, whatever becomes of its disk.
-pub(crate) fn number_of(cx: &Context<'_>, id: &VolumeId) -> Option<DeviceNumber> {
-    seen(cx, id).map(|map| map.number)
-}
-
-/// The map, if what has it open waits for its disk: that has not let go of the volume, wherever its disk is now.
-pub(crate) fn waited_for(cx: &Context<'_>, id: &VolumeId) -> Result<Option<OwnMap>> {
-    Ok(cx.host.maps.map_of(id)?.filter(|map| map.opened > 0 && map.state().waits()))
-}
-
-/// Whether what has the map open would wait for the disk, were it taken away now.
-pub(crate) fn would_wait(cx: &Context<'_>, id: &VolumeId) -> Result<bool> {
-    let is_shielded = |map: &OwnMap| map.opened > 0 && map.state() == MapState::Works;
-    Ok(cx.host.maps.map_of(id)?.as_ref().is_some_and(is_shielded))
-}
+use crate::ports::host::Maps;
 
 /// Before an unmount that would wait for ever: what it writes has nowhere to go.
-pub(crate) fn must_not_wait(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
-    let Some(map) = cx.host.maps.map_of(id)? else { return Ok(()) };
+pub(crate) fn must_not_wait(maps: &dyn Maps, id: &VolumeId) -> Result<()> {
+    let Some(map) = maps.map_of(id)? else { return Ok(()) };
     let state = map.state();
     if !state.waits() {
         return Ok(());
@@ -59,10 +27,10 @@ pub(crate) fn must_not_wait(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
 
 /// Takes the map off the volume's disk, which nothing uses any more. A map that has no disk, and that
 /// something keeps open, is in the way of none.
-pub(crate) fn take_off(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
-    let Some(map) = cx.host.maps.map_of(id)? else { return Ok(()) };
+pub(crate) fn take_off(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId) -> Result<()> {
+    let Some(map) = maps.map_of(id)? else { return Ok(()) };
     let name = &map.kernel_name;
-    match cx.host.maps.remove(id, cx.deadline) {
+    match maps.remove(id, cx.deadline) {
         Ok(_) => {
             tracing::info!(volume = %id, map = name, "the volume's map was removed");
             Ok(())
@@ -72,7 +40,7 @@ pub(crate) fn take_off(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
             Ok(())
         }
         Err(error) if error.kind == Kind::Busy => {
-            let now = seen(cx, id).unwrap_or(map);
+            let now = shield::seen(cx, id).unwrap_or(map);
             Err(Error::refused(format!(
                 "the map {} of volume {id} is still in use: it is open {} times",
                 now.kernel_name, now.opened
@@ -85,13 +53,13 @@ pub(crate) fn take_off(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
 
 /// What a call left that was killed before anything used its map, and a map that has lost its disk and that
 /// nothing uses: in the way of the disk, and of no worth.
-pub(crate) fn tidy(cx: &Context<'_>, id: &VolumeId) {
-    let Some(map) = seen(cx, id) else { return };
+pub(crate) fn tidy(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId) {
+    let Some(map) = shield::seen(cx, id) else { return };
     if map.opened > 0 || map.state().works() {
         return;
     }
     let (name, words) = (&map.kernel_name, map.state().words());
-    match cx.host.maps.remove(id, cx.deadline) {
+    match maps.remove(id, cx.deadline) {
         Ok(_) => {
             tracing::info!(volume = %id, map = name, words, "a map that nothing uses was removed");
         }
@@ -101,19 +69,19 @@ pub(crate) fn tidy(cx: &Context<'_>, id: &VolumeId) {
 
 /// A map goes on as it was before a change that was not finished. What such a change has loaded is cleared, and holds
 /// its disk no more.
-pub(crate) fn settle(cx: &Context<'_>, id: &VolumeId) {
-    let Some(map) = seen(cx, id) else { return };
+pub(crate) fn settle(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId) {
+    let Some(map) = shield::seen(cx, id) else { return };
     if map.has_second_table || map.state() == MapState::Suspended {
-        told_to_go_on(cx, id, &map, cx.host.maps.settle(id));
+        told_to_go_on(cx, id, &map, maps.settle(id));
     }
 }
 
 /// A map whose disk is there, and a request to it failed, sends it once more.
-pub(crate) fn try_again(cx: &Context<'_>, id: &VolumeId) {
-    let Some(map) = seen(cx, id) else { return };
+pub(crate) fn try_again(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId) {
+    let Some(map) = shield::seen(cx, id) else { return };
     let fails_there = map.state() == MapState::Fails && map.has_disk;
     if map.state() == MapState::WaitsAtPath || fails_there {
-        told_to_go_on(cx, id, &map, cx.host.maps.try_again(id));
+        told_to_go_on(cx, id, &map, maps.try_again(id));
     }
 }
 
@@ -121,7 +89,7 @@ fn told_to_go_on(cx: &Context<'_>, id: &VolumeId, map: &OwnMap, told: Result<()>
     let (name, words) = (&map.kernel_name, map.state().words());
     match told {
         Ok(()) => {
-            let now = seen(cx, id).map(|map| map.state().words());
+            let now = shield::seen(cx, id).map(|map| map.state().words());
             tracing::warn!(volume = %id, map = name, was = words, now, "the map was told to go on");
         }
         Err(error) => {
@@ -131,16 +99,19 @@ fn told_to_go_on(cx: &Context<'_>, id: &VolumeId, map: &OwnMap, told: Result<()>
 }
 
 /// What waits in the volume's map fails, as it would without a map. A person wants it so.
-pub(crate) fn end_wait(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
-    let Some(map) = cx.host.maps.map_of(id)? else { return Ok(()) };
+pub(crate) fn end_wait(maps: &dyn Maps, id: &VolumeId) -> Result<()> {
+    let Some(map) = maps.map_of(id)? else { return Ok(()) };
     tracing::warn!(volume = %id, map = map.kernel_name, state = map.state().words(), "what waits in the volume's map fails from here on");
-    cx.host.maps.end_wait(id)
+    maps.end_wait(id)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::{FakeCloud, FakeDevices, FakeMap, MadeUp};
+    use crate::MapShield;
+    use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
+    use crate::model::shield::own_map::OwnMap;
+    use crate::tests::fake_map::FakeMap;
 
     fn id() -> VolumeId {
         VolumeId::parse("v-1").unwrap()
@@ -156,15 +127,24 @@ mod tests {
         map: Option<OwnMap>,
         what: impl FnOnce(&Context<'_>) -> T,
     ) -> (T, Vec<&'static str>) {
+        done_to(map, |_, cx| what(cx))
+    }
+
+    fn done_to<T>(
+        map: Option<OwnMap>,
+        what: impl FnOnce(&dyn Maps, &Context<'_>) -> T,
+    ) -> (T, Vec<&'static str>) {
         let maps = FakeMap::of(map);
         let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
-        let answer = MadeUp { maps: &maps, ..MadeUp::with(&cloud, &devices) }.drive(what);
+        let answer =
+            MadeUp { shield_hooks: &MapShield { maps: &maps }, ..MadeUp::with(&cloud, &devices) }
+                .drive(|cx| what(&maps, cx));
         (answer, maps.done.into_inner())
     }
 
     #[test]
     fn a_map_goes_when_nothing_uses_it_and_is_named_when_something_does() {
-        let take_off = |map| done(map, |cx| take_off(cx, &id()));
+        let take_off = |map| done(map, |cx| cx.host.shield.take_off(cx, &id()));
         assert_eq!(take_off(None), (Ok(()), vec![]));
         assert_eq!(take_off(Some(map(0, true, true, true))), (Ok(()), vec!["remove"]));
         let (refused, nothing) = take_off(Some(map(2, true, true, true)));
@@ -177,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_unmount_that_would_wait_is_refused_and_no_other() {
-        let must_not_wait = |map| done(map, |cx| must_not_wait(cx, &id())).0;
+        let must_not_wait = |map| done(map, |cx| cx.host.shield.before_unmount(cx, &id())).0;
         assert_eq!(must_not_wait(None), Ok(()));
         assert_eq!(must_not_wait(Some(map(1, true, true, true))), Ok(()));
         assert_eq!(must_not_wait(Some(map(1, false, false, false))), Ok(()), "it fails at once");
@@ -193,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_is_open_and_waits_is_waited_for_and_nothing_else() {
-        let waited_for = |map| done(map, |cx| waited_for(cx, &id())).0.unwrap();
+        let waited_for = |map| done(map, |cx| shield::waited_for(cx, &id())).0.unwrap();
         for waits in [map(1, false, true, true), map(2, true, false, true)] {
             assert_eq!(waited_for(Some(waits.clone())), Some(waits));
         }
@@ -210,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_works_and_is_open_would_wait_for_its_disk_and_nothing_else() {
-        let would_wait = |map| done(map, |cx| would_wait(cx, &id())).0;
+        let would_wait = |map| done(map, |cx| shield::would_wait(cx, &id())).0;
         assert_eq!(would_wait(Some(map(1, true, true, true))), Ok(true));
         let suspended = OwnMap { is_suspended: true, ..map(1, true, true, true) };
         for other in [
@@ -231,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_is_in_use_or_works_is_not_tidied_away() {
-        let tidy = |map| done(map, |cx| tidy(cx, &id())).1;
+        let tidy = |map| done(map, |cx| cx.host.shield.tidy(cx, &id())).1;
         let never_began = OwnMap { table: None, status: None, ..map(0, false, false, false) };
         assert_eq!(tidy(Some(never_began)), ["remove"]);
         assert_eq!(tidy(Some(map(0, false, true, true))), ["remove"]);
@@ -243,7 +223,7 @@ mod tests {
     /// A disk that came back is another matter: it may have been written elsewhere.
     #[test]
     fn only_a_disk_that_never_left_is_tried_again() {
-        let again = |map| done(Some(map), |cx| try_again(cx, &id())).1;
+        let again = |map| done_to(Some(map), |maps, cx| try_again(maps, cx, &id())).1;
         assert_eq!(again(map(1, true, false, true)), ["again"]);
         assert_eq!(again(map(1, true, false, false)), ["again"], "its wait was ended");
         let suspended = OwnMap { is_suspended: true, ..map(1, false, true, true) };
@@ -255,7 +235,7 @@ mod tests {
         ] {
             assert_eq!(again(left_alone), Vec::<&str>::new());
         }
-        let settled = |map| done(Some(map), |cx| settle(cx, &id())).1;
+        let settled = |map| done_to(Some(map), |maps, cx| settle(maps, cx, &id())).1;
         assert_eq!(settled(suspended), ["settle"]);
         let loaded = OwnMap { has_second_table: true, ..map(1, false, true, true) };
         assert_eq!(settled(loaded), ["settle"]);
@@ -265,10 +245,10 @@ mod tests {
     #[test]
     fn maps_are_found_by_their_volumes() {
         let one = map(1, true, true, true);
-        let number_of = |map| done(map, |cx| number_of(cx, &id())).0;
+        let number_of = |map| done(map, |cx| shield::number_of(cx, &id())).0;
         assert_eq!(number_of(Some(one.clone())), Some(one.number));
         assert_eq!(number_of(None), None);
-        let volumes = |map| done(map, |cx| volumes(cx).pop()).0;
+        let volumes = |map| done(map, |cx| shield::volumes(cx).pop()).0;
         let volume = one.volume.clone();
         assert_eq!(volumes(Some(one)), Some(volume));
         assert_eq!(volumes(None), None);

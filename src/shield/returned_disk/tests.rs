@@ -1,14 +1,17 @@
 use super::*;
-use crate::Store;
-use crate::fakes::{FakeCloud, FakeDevices, FakeJournal, FakeMap, MadeUp, records_in};
-use crate::fakes::{moment, uptime};
+use crate::MapShield;
+use crate::driver::Store;
+use crate::driver::lookup::memory::staged;
+use crate::fakes::moment;
+use crate::fakes::{FakeCloud, FakeDevices, MadeUp, records_in};
+use crate::host::machine::uptime;
 use crate::host::records::RecordFiles;
-use crate::lookup::memory::staged;
 use crate::model::disk::journal::sights::JournalSights;
 use crate::model::policy::{ShieldMode, ShieldPolicy};
 use crate::model::record::{MapIntent, Staged};
 use crate::model::timestamp::Uptime;
 use crate::ports::store::Records as _;
+use crate::tests::fake_map::{FakeJournal, FakeMap};
 
 const ID: &str = "v-1";
 
@@ -24,7 +27,8 @@ fn with(
 ) {
     let cloud = FakeCloud::default();
     let shield = ShieldPolicy { mode: ShieldMode::On, patience: 2 };
-    let made_up = MadeUp { maps, shield, ..MadeUp::with(&cloud, devices) };
+    let made_up =
+        MadeUp { shield_hooks: &MapShield { maps }, shield, ..MadeUp::with(&cloud, devices) };
     made_up.drive(|cx| work(&Context { store: Store { records, ..cx.store }, ..*cx }));
 }
 
@@ -45,7 +49,10 @@ fn looked(
     let maps = FakeMap::of(Some(map));
     with(&maps, devices, &records, |cx| {
         for _ in 0..times {
-            assert!(matches!(look_after(cx, &id), Returned::Not | Returned::Fails(_)));
+            assert!(matches!(
+                cx.host.shield.disk_returned(cx, &id),
+                Returned::Not | Returned::Fails(_)
+            ));
         }
     });
     (maps.done.into_inner(), records.load(&id).map_wait)
@@ -68,18 +75,18 @@ fn the_time_is_kept_without_a_look_at_the_disk() {
     let id = VolumeId::parse(ID).unwrap();
     let (maps, devices) = (FakeMap::of(Some(map(false))), FakeDevices::default());
     with(&maps, &devices, &records, |cx| {
-        assert!(waits(cx, &id));
-        keep_time(cx, &id);
+        assert!(shield::waits(cx, &id));
+        cx.host.shield.tend_hanging(cx, &id);
         let begun = records.load(&id).map_wait.unwrap();
         assert!(maps.done.borrow().is_empty(), "it has just begun");
         let since = Uptime { seconds: begun.since.seconds - 2, ..begun.since.clone() };
         records.update(&id, |record| record.map_wait = Some(MapWait { since, ..begun })).unwrap();
-        keep_time(cx, &id);
+        cx.host.shield.tend_hanging(cx, &id);
         assert_eq!(*maps.done.borrow(), ["end"]);
     });
     let works = FakeMap::of(Some(map(true)));
-    with(&works, &devices, &records, |cx| assert!(!waits(cx, &id)));
-    with(&FakeMap::of(None), &devices, &records, |cx| assert!(!waits(cx, &id)));
+    with(&works, &devices, &records, |cx| assert!(!shield::waits(cx, &id)));
+    with(&FakeMap::of(None), &devices, &records, |cx| assert!(!shield::waits(cx, &id)));
 }
 
 #[test]
@@ -133,8 +140,8 @@ fn what_fails_goes_on_on_its_own_disk_alone() {
         let mut maps = FakeMap::of(Some(map.clone()));
         maps.journal = told;
         with(&maps, &its, &records, |cx| {
-            keep_time(cx, &id);
-            let fails = matches!(look_after(cx, &id), Returned::Fails(_));
+            cx.host.shield.tend_hanging(cx, &id);
+            let fails = matches!(cx.host.shield.disk_returned(cx, &id), Returned::Fails(_));
             assert_eq!(fails, done.is_empty());
         });
         assert_eq!(maps.done.into_inner(), done);
@@ -153,7 +160,7 @@ fn the_superblock_in_memory_is_noted_once_and_of_a_map_that_works() {
     records.update(&id, |record| record.map_intent = Some(intent)).unwrap();
     let noted = |map: OwnMap| {
         let maps = FakeMap::of(Some(map));
-        with(&maps, &devices, &records, |cx| note_superblock(cx, &id));
+        with(&maps, &devices, &records, |cx| cx.host.shield.tend(cx, &id));
         records.load(&id).superblocks_through(&now).to_vec()
     };
     assert!(noted(OwnMap::of_a_test(false, false, true)).is_empty(), "it waits");
@@ -183,7 +190,10 @@ fn a_map_that_is_gone_has_no_wait() {
     let wait = Some(MapWait { since, cause, not_switched: None });
     records.update(&id, |record| record.map_wait = wait).unwrap();
     with(&FakeMap::of(None), &FakeDevices::default(), &records, |cx| {
-        assert!(matches!(look_after(cx, &id), Returned::Not | Returned::Fails(_)));
+        assert!(matches!(
+            cx.host.shield.disk_returned(cx, &id),
+            Returned::Not | Returned::Fails(_)
+        ));
     });
     assert_eq!(records.load(&id).map_wait, None);
 }
@@ -224,7 +234,10 @@ fn a_map_whose_disk_could_not_be_compared_waits_for_none() {
         let mut maps = FakeMap::of(Some(map.clone()));
         maps.journal = told;
         with(&maps, &devices, &records, |cx| {
-            assert!(matches!(look_after(cx, &id), Returned::Not | Returned::Fails(_)));
+            assert!(matches!(
+                cx.host.shield.disk_returned(cx, &id),
+                Returned::Not | Returned::Fails(_)
+            ));
         });
         assert_eq!(maps.done.into_inner(), done, "{is_remembered} {told:?}");
     }
@@ -253,7 +266,7 @@ fn an_unmount_that_would_wait_looks_after_the_disk_itself() {
     let is_asked = |map: OwnMap, devices: &FakeDevices| {
         let maps = FakeMap::of(Some(map));
         let mut answer = Ok(());
-        with(&maps, devices, &records, |cx| answer = must_not_wait(cx, &id));
+        with(&maps, devices, &records, |cx| answer = cx.host.shield.before_unmount(cx, &id));
         (maps.done.into_inner(), answer.map_err(|error| error.cause))
     };
     let (none, back) = (FakeDevices::default(), FakeDevices::default().with("vdc", 16, ID));
@@ -307,7 +320,7 @@ impl Back {
         let mut maps = FakeMap::of(Some(map(false)));
         maps.sights = Some(self.sights);
         with(&maps, &self.devices, &records, |cx| {
-            let is_back = matches!(look_after(cx, &id), Returned::Back);
+            let is_back = matches!(cx.host.shield.disk_returned(cx, &id), Returned::Back);
             assert_eq!(is_back, maps.done.borrow().as_slice() == ["switch"]);
         });
         (maps.done.into_inner(), records.load(&id).map_wait)
