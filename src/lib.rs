@@ -35,6 +35,7 @@
 //! one [`flexvolume::reply::Reply`]. Data never turns back: adapters do not call the driver, the
 //! driver does not print, the model does nothing.
 
+pub mod advice;
 pub mod app;
 pub mod channel;
 pub mod cli;

@@ -1,5 +1,6 @@
 //! `disk`: the executable. It speaks; everything else is in the library.
 
+use incloud_disk::advice;
 use incloud_disk::app;
 use incloud_disk::channel::Channel;
 use incloud_disk::cli::{self, Verb, Wanted};
@@ -7,6 +8,7 @@ use incloud_disk::flexvolume::answer;
 use incloud_disk::host::census::reader;
 use incloud_disk::host::worker::parent;
 use incloud_disk::host::{own_process, worker};
+use incloud_disk::model::advice::word_remedies_by;
 use incloud_disk::operator::{self, RunsIn, Stage};
 use incloud_disk::supervisor::{self, Failing};
 use std::io::{IsTerminal, Write};
@@ -18,6 +20,7 @@ fn main() -> ExitCode {
 
 /// Does what is wanted; returns the exit status.
 fn run() -> u8 {
+    word_remedies_by(advice::command);
     let held = parent::hold_signals();
     own_process::keep_to_itself();
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();

@@ -93,7 +93,7 @@ impl Reply {
         let subject = [action, object].into_iter().filter(|text| !text.is_empty());
         let subject = subject.collect::<Vec<_>>().join(" ");
         // What ends it stands at the end, whatever the tenants' names before it take.
-        let hint = error.hint.as_ref().map(|hint| plain(hint, LONGEST_HINT));
+        let hint = error.hint.as_ref().map(|hint| plain(&hint.to_string(), LONGEST_HINT));
         let end = hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
         let cause = plain(&format!("{subject}: {}", error.cause), LONGEST_MESSAGE - end.len());
         let message = format!("{cause}{end} [call {call_id}]");

@@ -6,7 +6,8 @@
 
 use super::files;
 use super::machine;
-use crate::ports::store::{StuckProcess, WHAT_ENDS_IT};
+use crate::model::advice::Advice;
+use crate::ports::store::{StuckProcess, what_ends_it};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,9 +20,9 @@ const WHAT_ENDS_IT_ON_A_FILE: &str = "the disk of that file hangs, and not the v
 
 /// What ends these.
 #[must_use]
-pub fn what_ends(left: &[LeftProcess]) -> &'static str {
+pub fn what_ends(left: &[LeftProcess]) -> Advice {
     let is_on_a_file = left.iter().any(|one| one.file.is_some());
-    if is_on_a_file { WHAT_ENDS_IT_ON_A_FILE } else { WHAT_ENDS_IT }
+    if is_on_a_file { WHAT_ENDS_IT_ON_A_FILE.into() } else { what_ends_it() }
 }
 
 /// A process that hangs.

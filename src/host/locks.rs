@@ -7,6 +7,7 @@
 use super::left_behind::{self, LeftProcess};
 use super::{files, worker};
 use crate::failpoints;
+use crate::model::advice::Advice;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::pauses::Steps;
@@ -52,17 +53,19 @@ impl LockHolder {
         !matches!(self.state, State::Works)
     }
 
-    fn end(&self) -> String {
+    fn end(&self) -> Advice {
         let pid = self.pid;
         match &self.state {
             State::Works => format!(
                 "it ends by itself; `kill -9 {pid}` ends it now, and the next call goes on from there"
-            ),
-            State::Stopped => format!("`kill -CONT {pid}` lets it go on, `kill -9 {pid}` ends it"),
-            State::Hangs(_) => store::WHAT_ENDS_IT.to_owned(),
+            )
+            .into(),
+            State::Stopped => {
+                format!("`kill -CONT {pid}` lets it go on, `kill -9 {pid}` ends it").into()
+            }
+            State::Hangs(_) => store::what_ends_it(),
             State::Unseen => {
-                "its process cannot be seen from here: `lsof` of the lock's file shows it"
-                    .to_owned()
+                "its process cannot be seen from here: `lsof` of the lock's file shows it".into()
             }
         }
     }
@@ -261,7 +264,7 @@ impl store::Locks for LockFiles {
         }
         let (holder, end) = match LockHolder::of(&path) {
             Some(holder) => (holder.to_string(), holder.end()),
-            None => ("an unknown call".to_owned(), "it is repeated by kubelet".to_owned()),
+            None => ("an unknown call".to_owned(), "it is repeated by kubelet".into()),
         };
         Err(Error::new(Kind::Busy, format!("another call works on the volume: {holder}")).hint(end))
     }

@@ -5,7 +5,7 @@ use super::{confinement, left_behind, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::pauses::Steps;
 use crate::ports::clock::Deadline;
-use crate::ports::store::WHAT_ENDS_IT;
+use crate::ports::store::what_ends_it;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
@@ -290,7 +290,7 @@ fn wait(
             Ok(None) if dying.pause(Duration::from_millis(2)) => {}
             Ok(None) => {
                 let hangs = format!("{late}; process {group} hangs in the kernel");
-                return Err(Error::new(Kind::Timeout, hangs).hint(WHAT_ENDS_IT));
+                return Err(Error::new(Kind::Timeout, hangs).hint(what_ends_it()));
             }
             _ => return Err(Error::new(Kind::Timeout, late)),
         }

@@ -1,5 +1,6 @@
 //! The one error type: what went wrong, whether waiting can help, what a person should do.
 
+use super::advice::Advice;
 use super::text::visible;
 use std::borrow::Cow;
 use std::fmt;
@@ -62,7 +63,7 @@ pub struct Error {
     /// What was found, as one lower-case clause.
     pub cause: String,
     /// What a person can do about it.
-    pub hint: Option<String>,
+    pub hint: Option<Advice>,
     /// Whether the same was said before, so that a log need not say it again.
     pub is_repeated: bool,
 }
@@ -79,8 +80,8 @@ impl Error {
 
     /// The same error with advice for a person.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(in_one_line(hint.into()));
+    pub fn hint(mut self, hint: impl Into<Advice>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 

@@ -1,5 +1,6 @@
 //! Facts and rules without input or output: everything here can be tested with values alone.
 
+pub mod advice;
 pub mod cgroup;
 pub mod cloud;
 pub mod disk;

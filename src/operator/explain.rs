@@ -93,7 +93,7 @@ pub(super) fn text(all: &Explanation<'_>, paint: Paint) -> String {
     }
     if let Some(command) = &verdict.command {
         // Whole, so that it can be copied.
-        page.text += &format!("  {:<12} {}\n", "type", paint.bold(command));
+        page.text += &format!("  {:<12} {}\n", "type", paint.bold(&command.to_string()));
     }
     for note in &verdict.notes {
         page.fact("note", note, |line| paint.doubtful(line));

@@ -6,6 +6,7 @@ use super::terminal::{hanging, told};
 use crate::driver::Context;
 use crate::driver::heal::{self, adopt};
 use crate::driver::report::survey;
+use crate::model::advice::Remedy;
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::policy::HealMode;
@@ -136,7 +137,7 @@ fn as_it_is_now(now: &Verdict, id: &VolumeId) -> String {
         text += &hanging("now: ", consequence, str::to_owned);
     }
     // The command that was just typed ends nothing.
-    if now.command.as_ref() == Some(&format!("disk heal {id}")) {
+    if now.command == Some(Remedy::Heal.of(id)) {
         let command = told(&format!("$ disk explain {id}"));
         return text + &told("to do: see why the heal left it as it is.") + &command;
     }

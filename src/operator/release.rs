@@ -51,10 +51,10 @@ pub(super) fn detach(
 
 /// Who was not told that it was done tries once more, and that ends the wait.
 fn not_again(error: Error) -> Error {
-    let hint = error.hint.as_ref().map(|hint| format!("{hint}; ")).unwrap_or_default();
-    error.hint(format!(
-        "{hint}what has it open waits for its disk, and the same command once more ends that with errors"
-    ))
+    let again =
+        "what has it open waits for its disk, and the same command once more ends that with errors";
+    let hint = error.hint.clone().map(|hint| hint.and("; ").and(again));
+    error.hint(hint.unwrap_or_else(|| again.into()))
 }
 
 /// What becomes of reads and writes, when the disk is taken away.

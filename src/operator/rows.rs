@@ -29,7 +29,7 @@ pub(super) fn rows(status: &Status) -> String {
             &disk(facts),
             verdict.consequence.as_deref().unwrap_or_default(),
             verdict.next.as_deref().unwrap_or_default(),
-            verdict.command.as_deref().unwrap_or_default(),
+            &verdict.command.as_ref().map(ToString::to_string).unwrap_or_default(),
             &facts.id.as_ref().map(ToString::to_string).unwrap_or_default(),
             &facts.name.as_ref().map(ToString::to_string).unwrap_or_default(),
         ]);

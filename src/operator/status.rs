@@ -208,7 +208,7 @@ fn row_text(row: &Row, paint: Paint, now: Millis) -> String {
     }
     if let Some(command) = &verdict.command {
         // On a line of its own, and whole, so that it can be copied.
-        text += &format!("{indent}$ {}\n", paint.bold(command));
+        text += &format!("{indent}$ {}\n", paint.bold(&command.to_string()));
     }
     let failed = |entry: &&Entry| matches!(entry.ending, Ending::Failed | Ending::Open);
     if let Some(entry) = last_call.as_ref().filter(failed) {

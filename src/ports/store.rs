@@ -1,6 +1,7 @@
 //! What a machine remembers between calls, and what its calls share.
 
 use crate::clock::Deadline;
+use crate::model::advice::{Advice, Remedy};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::record::VolumeRecord;
@@ -92,7 +93,7 @@ impl Locked {
 pub struct StuckProcess {
     /// What it is and where it hangs.
     pub description: String,
-    pub what_ends_it: &'static str,
+    pub what_ends_it: Advice,
     /// Whether it hangs on a file of the driver's own, and not on the volume's disk.
     pub is_on_own_file: bool,
     /// The disk, by number.
@@ -102,8 +103,12 @@ pub struct StuckProcess {
 }
 
 /// What ends a process that hangs on a volume's disk.
-pub const WHAT_ENDS_IT: &str = "it was killed and ends when what it waits for comes back (the \
-    kernel's log has the reason); `disk detach --force` gives the disk up";
+#[must_use]
+pub fn what_ends_it() -> Advice {
+    Advice::from("it was killed and ends when what it waits for comes back (the kernel's log has the reason); `")
+        .and(Remedy::DetachByForce)
+        .and("` gives the disk up")
+}
 
 /// Answers of the cloud that processes share. An answer also serves calls that begin a moment after it was asked for.
 pub trait Answers {

@@ -2,6 +2,7 @@
 //! its wait.
 
 use crate::driver::{Context, shield};
+use crate::model::advice::Remedy;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::shield::own_map::{MapState, OwnMap};
@@ -19,9 +20,8 @@ pub(crate) fn must_not_wait(maps: &dyn Maps, id: &VolumeId) -> Result<()> {
         "the map {name} of volume {id} {}: an unmount would wait too",
         state.words()
     ))
-    .hint(format!(
-        "disk release {id} ends the wait with errors, and unmounts it; what was written and \
-         has not reached the disk is lost then"
+    .hint(Remedy::Release.of(id).and(
+        " ends the wait with errors, and unmounts it; what was written and has not reached the disk is lost then",
     )))
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn take_off(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId) -> Resu
                 "the map {} of volume {id} is still in use: it is open {} times",
                 now.kernel_name, now.opened
             ))
-            .hint(format!("disk holders {id} shows who has it")))
+            .hint(Remedy::Holders.of(id).and(" shows who has it")))
         }
         Err(error) => Err(error),
     }
@@ -166,7 +166,7 @@ mod tests {
             for waits in [waits, suspended] {
                 let error = must_not_wait(Some(waits)).unwrap_err();
                 assert_eq!(error.kind, Kind::Refused);
-                assert!(error.hint.unwrap().contains("disk release v-1"));
+                assert!(error.hint.unwrap().to_string().contains("Release v-1"));
             }
         }
     }

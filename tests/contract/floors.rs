@@ -51,6 +51,24 @@ fn words_of_a_face(text: &str) -> Vec<(usize, &'static str)> {
     lines.flat_map(|(at, line)| words(line).map(move |word| (at + 1, word))).collect()
 }
 
+/// Commands of this program, as a person types them: what is advised is a value there.
+fn command_lines(text: &str) -> Vec<String> {
+    let verbs =
+        "detach doctor explain format heal history holders local node release report status umount";
+    let lines = verbs.split(' ').map(|verb| format!("disk {verb}"));
+    lines.filter(|line| text.contains(line)).collect()
+}
+
+#[test]
+fn nothing_below_the_faces_holds_a_command_line() {
+    assert_eq!(command_lines("see: disk explain {id}"), ["disk explain"]);
+    for room in BELOW_THE_FACES {
+        for (file, text) in without_tests(&folder().join(room)) {
+            assert_eq!(command_lines(&text), [""; 0], "{}", file.display());
+        }
+    }
+}
+
 #[test]
 fn nothing_below_the_faces_names_kubelets_interface() {
     assert_eq!(words_of_a_face("x\n/// In `FlexVolume`\n"), [(2, "flexvolume")]);

@@ -14,6 +14,7 @@ pub mod store;
 use self::store::{Shelf, VolumeFile};
 use crate::failpoints;
 use crate::host::{device_nodes, kernel};
+use crate::model::advice::{Advice, Remedy};
 use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::model::disk::device::{Device, Identity};
 use crate::model::error::{Error, Kind, Result};
@@ -132,7 +133,7 @@ impl<'a> LocalCloud<'a> {
                 Kind::Missing,
                 format!("volume {id} has no disk on this machine"),
             )
-            .hint("disk local list shows where it is attached"));
+            .hint(Advice::from(Remedy::ListVolumes).and(" shows where it is attached")));
         };
         let pulled = pull::pull(&self.shelf, self.devices, id, &disk)?;
         self.shelf.remove_link(id, &disk)?;
@@ -149,7 +150,7 @@ impl<'a> LocalCloud<'a> {
     fn existing(&self, id: &VolumeId) -> Result<VolumeFile> {
         self.shelf.load(id)?.ok_or_else(|| {
             Error::new(Kind::Missing, format!("volume {id} does not exist in the local cloud"))
-                .hint("disk local list shows those that do")
+                .hint(Advice::from(Remedy::ListVolumes).and(" shows those that do"))
         })
     }
 

@@ -47,7 +47,10 @@ impl KnownSecrets {
         let redaction = self.redaction(|_| true);
         Error {
             cause: redaction.redacted(&error.cause).into_owned(),
-            hint: error.hint.as_ref().map(|hint| redaction.redacted(hint).into_owned()),
+            hint: error
+                .hint
+                .as_ref()
+                .map(|hint| redaction.redacted(&hint.to_string()).into_owned().into()),
             ..error.clone()
         }
     }

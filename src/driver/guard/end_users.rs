@@ -5,6 +5,7 @@
 
 use crate::context::Context;
 use crate::lookup::disk_numbers;
+use crate::model::advice::Advice;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::after_heal::Wakeup;
@@ -12,7 +13,7 @@ use crate::model::mount::disk_users::{Answer, NamespaceKeeper, Process};
 use crate::model::pauses::Steps;
 use crate::ownership::words::way_to_end_users;
 use crate::ports::host::HELD_AT_ONCE;
-use crate::ports::store::WHAT_ENDS_IT;
+use crate::ports::store::what_ends_it;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -100,7 +101,7 @@ pub fn end_users(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<Process>> {
     let way = if found.is_empty() {
         what_ends(cx, &ending)
     } else {
-        "they start new ones, or hang in the kernel: lock that user out, and repeat it".to_owned()
+        "they start new ones, or hang in the kernel: lock that user out, and repeat it".into()
     };
     let left = found.iter().chain(ending.values().map(|(process, _)| process));
     let left: Vec<_> = left.map(ToString::to_string).collect();
@@ -128,11 +129,12 @@ fn tracers_of(cx: &Context<'_>, ending: &Ending) -> Vec<Process> {
 }
 
 /// What ends those that were told to end, and do not.
-fn what_ends(cx: &Context<'_>, ending: &Ending) -> String {
+fn what_ends(cx: &Context<'_>, ending: &Ending) -> Advice {
     let tracers = tracers_of(cx, ending).into_iter();
     let tracers: Vec<_> = tracers.map(|one| format!("{one} (kill {})", one.pid)).collect();
     if tracers.is_empty() {
-        return WHAT_ENDS_IT.to_owned();
+        return what_ends_it();
     }
     format!("it was killed, and is kept from its end by what traces it: {}", tracers.join("; "))
+        .into()
 }

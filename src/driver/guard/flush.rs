@@ -5,6 +5,7 @@
 //! that shares with the machine's own mount takes that along.
 
 use crate::context::Context;
+use crate::model::advice::{Advice, Remedy};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -118,10 +119,11 @@ fn tell_once(
         ),
         Err(also) => {
             tracing::error!(%error, %also, "written data is lost, and this cannot be remembered");
-            error.hint(format!(
-                "data that programs wrote did not reach the disk, and that this was told cannot be remembered ({}); mend that, or: disk release {id}",
+            let what = format!(
+                "data that programs wrote did not reach the disk, and that this was told cannot be remembered ({}); mend that, or: ",
                 also.cause
-            ))
+            );
+            error.hint(Advice::from(what).and(Remedy::Release.of(id)))
         }
     })
 }
@@ -204,7 +206,7 @@ mod tests {
 
         let lost = || Err(Error::new(Kind::Host, "I/O error"));
         let told = tell(lost()).unwrap_err();
-        assert!(told.hint.is_some_and(|hint| hint.contains("the next try unmounts")));
+        assert!(told.hint.is_some_and(|hint| hint.to_string().contains("the next try unmounts")));
         assert_eq!(records.load(&id).told_lost_writes, Some(40));
         tell(lost()).unwrap();
         tell(Ok(())).unwrap();
@@ -212,7 +214,9 @@ mod tests {
         made_up.drive(|cx| tell_losses_anew(cx, &id));
         tell(lost()).expect_err("another tear-down is told of it");
         let of_none = made_up.drive(|cx| tell_once(cx, mount, None, lost())).unwrap_err();
-        assert!(of_none.hint.is_some_and(|hint| hint.contains("umount /kubelet/mounts/pv")));
+        assert!(
+            of_none.hint.is_some_and(|hint| hint.to_string().contains("umount /kubelet/mounts/pv"))
+        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(crate) mod refusal;
 pub mod remote_mark;
 use crate::context::Context;
 use crate::lookup::{disk_numbers, find_disk};
+use crate::model::advice::{Advice, Remedy};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, plain};
@@ -127,7 +128,6 @@ pub(super) fn take_off_map(cx: &Context<'_>, id: &VolumeId, tear_down: &TearDown
 
 /// Who makes a mount busy, and what ends that: what is mounted in it, else who uses its files.
 pub(super) fn busy(cx: &Context<'_>, id: Option<&VolumeId>, mount: &Mount, error: Error) -> Error {
-    let release = id.map(|id| format!(", or: disk release {id}")).unwrap_or_default();
     let on_it = cx.host.mounts.table().map(|table| table.standing_on(mount)).unwrap_or_default();
     let (who, end) = if on_it.is_empty() {
         let who = makes_busy(&cx.host.census.device_users(&[mount.number]), id);
@@ -137,7 +137,8 @@ pub(super) fn busy(cx: &Context<'_>, id: Option<&VolumeId>, mount: &Mount, error
         let word = |one: &Mount| format!("{} (umount {})", words(one), plain(&one.target));
         (format!(": other mounts stand on it: {}", named(&on_it, word)), "take them off first")
     };
-    Error { cause: error.cause + &who, ..error }.hint(format!("{end}{release}"))
+    let or_release = |id| Advice::from(end).and(", or: ").and(Remedy::Release.of(id));
+    Error { cause: error.cause + &who, ..error }.hint(id.map_or_else(|| end.into(), or_release))
 }
 
 /// The orchestrator has changed its mind: what is wanted again is not torn down any more, and
@@ -214,7 +215,7 @@ mod tests {
         };
         let files = |user| DeviceUses { files: vec![file(user)], ..DeviceUses::default() };
         assert_eq!(told(files(Some(0))), ": 7 (sh) holds /data as its working folder");
-        let way = "; disk release --end-users v-1 ends what users keep";
+        let way = "; EndUsers v-1 ends what users keep";
         assert!(told(files(Some(1000))).ends_with(way), "{}", told(files(Some(1000))));
         let kernel = vec![KernelUse::Swap("/data/swap".into())];
         let swapped = DeviceUses { kernel, ..DeviceUses::default() };

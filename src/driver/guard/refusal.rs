@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::lookup::disk_numbers;
+use crate::model::advice::{Advice, Remedy};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::policy::GuardMode;
@@ -104,22 +105,23 @@ pub(crate) fn refuse_for(
         tracing::warn!(volume, what, reason, count = refusal.count, "refused");
     }
     let way = way_out_of(cx, tear_down, id);
-    let mut error = Error::new(Kind::Guarded, reason).hint(format!("{BY_HAND}, {way}"));
+    let mut error =
+        Error::new(Kind::Guarded, reason).hint(Advice::from(format!("{BY_HAND}, ")).and(way));
     error.is_repeated = refusal.is_repeated();
     Err(error)
 }
 
 /// What a person can do who gives up what a refusal protects. A release takes off this machine's
 /// mounts, and no container's: those keep the disk until it is taken away.
-fn way_out_of(cx: &Context<'_>, tear_down: &TearDown, id: Option<&VolumeId>) -> String {
-    let Some(id) = id else { return "or until a person unmounts it".to_owned() };
-    let or = "or, although that breaks what uses it";
-    let force = format!("disk detach --force {id}");
+fn way_out_of(cx: &Context<'_>, tear_down: &TearDown, id: Option<&VolumeId>) -> Advice {
+    let Some(id) = id else { return "or until a person unmounts it".into() };
+    let or = Advice::from("or, although that breaks what uses it: ");
+    let (force, release) = (Remedy::DetachByForce.of(id), Remedy::Release.of(id));
     match tear_down {
-        TearDown::Detach => format!("{or}: {force}"),
-        TearDown::Unstage if !disk_numbers::is_mounted_here(cx, id) => format!("{or}: {force}"),
-        TearDown::Unstage => format!("{or}: disk release {id} and then {force}"),
-        TearDown::Unpublish(_) => format!("{or}: disk release {id}"),
+        TearDown::Detach => or.and(force),
+        TearDown::Unstage if !disk_numbers::is_mounted_here(cx, id) => or.and(force),
+        TearDown::Unstage => or.and(release).and(" and then ").and(force),
+        TearDown::Unpublish(_) => or.and(release),
     }
 }
 
@@ -167,16 +169,16 @@ mod tests {
     #[test]
     fn a_refusal_names_what_a_person_can_do_where_the_volume_is_mounted_and_where_it_is_not() {
         let way = |what: &TearDown, id: Option<&VolumeId>, lines: &[&str]| {
-            asked(GuardMode::Enforce, lines, |cx| way_out_of(cx, what, id))
+            asked(GuardMode::Enforce, lines, |cx| way_out_of(cx, what, id).to_string())
         };
         let (mounted, id) = ("40 20 7:5 / /x rw - ext4 /dev/incloud-disk/v-1 rw", id());
         let pod = TearDown::Unpublish(ConsumerId::parse("a").unwrap());
         let breaks = "or, although that breaks what uses it: ";
         for (what, lines, command) in [
-            (&TearDown::Detach, &[mounted][..], "disk detach --force v-1"),
-            (&TearDown::Unstage, &[], "disk detach --force v-1"),
-            (&TearDown::Unstage, &[mounted], "disk release v-1 and then disk detach --force v-1"),
-            (&pod, &[mounted], "disk release v-1"),
+            (&TearDown::Detach, &[mounted][..], "DetachByForce v-1"),
+            (&TearDown::Unstage, &[], "DetachByForce v-1"),
+            (&TearDown::Unstage, &[mounted], "Release v-1 and then DetachByForce v-1"),
+            (&pod, &[mounted], "Release v-1"),
         ] {
             assert_eq!(way(what, Some(&id), lines), format!("{breaks}{command}"));
         }

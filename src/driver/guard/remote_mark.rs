@@ -358,7 +358,7 @@ pub(crate) fn note_data(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     Ok(())
 }
 
-/// Remembers for `disk doctor` whether the cloud allows notes. That it does not is no error.
+/// Remembers for the doctor whether the cloud allows notes. That it does not is no error.
 pub(crate) fn noted(cx: &Context<'_>, id: &VolumeId, told: Result<()>) -> Result<()> {
     let forbidden = match told {
         Ok(()) => None,

@@ -11,7 +11,7 @@ use crate::model::mount::after_heal::{After, Wakeup};
 use crate::model::mount::disk_users::{Answer, DeviceUses, Process};
 use crate::model::pauses::Steps;
 use crate::ports::host::HELD_AT_ONCE;
-use crate::ports::store::WHAT_ENDS_IT;
+use crate::ports::store::what_ends_it;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
@@ -93,7 +93,7 @@ pub(crate) fn end_holders(
     let left: Vec<_> = left.iter().filter_map(|pid| found.get(pid)).collect();
     let left: Vec<_> = left.iter().map(ToString::to_string).collect();
     let message = format!("processes still have files of the lost disk open: {}", left.join("; "));
-    Err(Error::new(Kind::Busy, message).hint(WHAT_ENDS_IT))
+    Err(Error::new(Kind::Busy, message).hint(what_ends_it()))
 }
 
 /// A process id can be another process's by now. So the processes are pinned first, then asked

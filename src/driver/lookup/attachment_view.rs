@@ -152,8 +152,8 @@ pub(crate) fn still_moving(cx: &Context<'_>, state: &CloudVolume, refusal: Optio
         Kind::Timeout,
         format!("volume {id} is still {status} after {seconds} s{holders}{last}"),
     )
-    .hint(of_refusal.or_else(of_cloud).unwrap_or_else(|| {
-        "the cloud works on it, or lost it: see the volume's events there".to_owned()
+    .hint(of_refusal.or_else(|| Some(of_cloud()?.into())).unwrap_or_else(|| {
+        "the cloud works on it, or lost it: see the volume's events there".into()
     }))
 }
 

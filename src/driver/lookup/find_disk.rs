@@ -9,6 +9,7 @@
 
 use crate::context::Context;
 use crate::lookup::attachment_view;
+use crate::model::advice::{Advice, Remedy};
 use crate::model::disk::device::{Device, Identity, Proof};
 use crate::model::disk::transport::Admission;
 use crate::model::error::{Error, Kind, Result};
@@ -153,8 +154,8 @@ fn tell_apart(
             all.join(", ")
         ))
         .hint(
-            "detach the volume that is not needed here in the cloud (openstack server remove volume), or from another \
-             machine: disk detach id:<volumeID> <node>",
+            Advice::from("detach the volume that is not needed here in the cloud (openstack server remove volume), or from another machine: ")
+                .and(Remedy::DetachById { from: None, called: None }.of("<volumeID>")),
         ))
     };
     let attached = match attached_with_serial_of(cx, id) {
@@ -424,7 +425,7 @@ mod tests {
         };
         let error = missing(Admission::NotConfigured);
         assert_eq!(error.kind, Kind::Refused);
-        let hint = error.hint.unwrap();
+        let hint = error.hint.unwrap().to_string();
         assert!(hint.contains("\"a-network\"") && hint.contains("disks.transports"), "{hint}");
         let error = missing(Admission::Never);
         assert_eq!(error.kind, Kind::Missing);

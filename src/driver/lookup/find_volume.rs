@@ -3,6 +3,7 @@
 
 use crate::context::Context;
 use crate::lookup::memory;
+use crate::model::advice::{Advice, Remedy};
 use crate::model::disk::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
@@ -204,7 +205,7 @@ pub fn settle_name(cx: &Context<'_>, id: &VolumeId, name: &VolumeName) -> Result
             "the name {name} is recorded for volume {other}: it may mean that one too; {id} is detached",
             other = other.id
         ))
-        .hint(format!("if that one is meant: disk detach id:{} <node>", other.id)));
+        .hint(Advice::from("if that one is meant: ").and(Remedy::DetachById { from: None, called: None }.of(&other.id))));
     }
     if cx.cloud.volume(id, cx.deadline)?.is_some() {
         match cx.cloud.note(id, &[Note::Name(Some(name))], cx.deadline) {
@@ -263,7 +264,10 @@ pub(crate) fn refuse_another_at(
             return Err(Error::refused(format!(
                 "at {folder} volume {other} is mounted, and not {id}"
             ))
-            .hint("disk explain says how it came there; it is left as it is"));
+            .hint(
+                Advice::from(Remedy::Explain { as_root: false })
+                    .and(" says how it came there; it is left as it is"),
+            ));
         }
     }
     Ok(())
@@ -350,10 +354,14 @@ fn in_doubt<'a>(
 ) -> Error {
     let ids: Vec<_> = ids.into_iter().map(VolumeId::as_str).collect();
     Error::new(Kind::Refused, format!("the name {name} {how}: it may mean {}", ids.join(" or ")))
-        .hint(format!(
-            "look which volumeID its PersistentVolume has, and detach that one: \
-             disk detach id:<volumeID> <node> {name}, also if it is attached no more"
-        ))
+        .hint(
+            Advice::from("look which volumeID its PersistentVolume has, and detach that one: ")
+                .and(
+                    Remedy::DetachById { from: None, called: Some(name.to_string()) }
+                        .of("<volumeID>"),
+                )
+                .and(", also if it is attached no more"),
+        )
 }
 
 fn only_one(
@@ -366,7 +374,10 @@ fn only_one(
     }
     let list: Vec<_> = found.iter().map(|volume| volume.id.as_str()).collect();
     Err(Error::new(Kind::Refused, format!("several volumes {how} ({name}): {}", list.join(", ")))
-        .hint("detach the one you mean by its id: disk detach id:<volume id> <node>"))
+        .hint(
+            Advice::from("detach the one you mean by its id: ")
+                .and(Remedy::DetachById { from: None, called: None }),
+        ))
 }
 
 #[cfg(test)]

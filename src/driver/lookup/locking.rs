@@ -1,6 +1,7 @@
 //! What earlier calls left behind on a disk that hangs, and locks that are not given back.
 
 use crate::context::Context;
+use crate::model::advice::Advice;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -58,7 +59,7 @@ pub(crate) fn nothing_hangs(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     let disks = cx.host.devices.search(&cx.cloud.identity(id))?;
     match left.iter().find(|one| concerns(one, &disks)) {
         Some(one) => Err(Error::new(Kind::Busy, format!("an earlier call's {}", one.description))
-            .hint(format!("nothing new is begun there; {}", one.what_ends_it))),
+            .hint(Advice::from("nothing new is begun there; ").and(one.what_ends_it.clone()))),
         None => Ok(()),
     }
 }
@@ -102,7 +103,7 @@ mod tests {
         let disks: Vec<_> = devices.disks.into_iter().map(|(disk, _)| disk).collect();
         let left = |disk: Option<&str>, sequence| StuckProcess {
             description: "process 7 hangs".to_owned(),
-            what_ends_it: "",
+            what_ends_it: "".into(),
             is_on_own_file: false,
             disk: disk.map(str::to_owned),
             sequence,

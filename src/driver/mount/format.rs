@@ -9,6 +9,7 @@ use crate::guard::{free_disks, remote_mark};
 use crate::heal::recovery;
 use crate::lookup::find_disk::{self, must_be_allowed};
 use crate::lookup::locking;
+use crate::model::advice::{Advice, Remedy};
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::FormatRequester;
@@ -106,7 +107,7 @@ pub fn keep(cx: &Context<'_>, volume: &Volume, uuid: &str) -> Result<OnDisk> {
             before.disk.kernel_name,
             found.uuid
         ))
-        .hint(format!("disk format {} shows what is on the disk", volume.id)));
+        .hint(Remedy::Format.of(&volume.id).and(" shows what is on the disk")));
     }
     tracing::warn!(volume = %volume.id, disk = %before.disk.kernel_name, uuid, "accepted by a person: another file system than at the last mount");
     cx.store.records.update(&volume.id, |record| {
@@ -228,10 +229,10 @@ fn format(
             Kind::Host,
             format!("mkfs.{kind} reported success, but {} holds {other}", disk.kernel_name),
         )
-        .hint(format!(
-            "remove mkfsOptions from the PersistentVolume; then, if nothing on the disk is needed: disk format {}",
-            volume.id
-        ))),
+        .hint(
+            Advice::from("remove mkfsOptions from the PersistentVolume; then, if nothing on the disk is needed: ")
+                .and(Remedy::Format.of(&volume.id)),
+        )),
     }
 }
 
@@ -304,9 +305,11 @@ pub(crate) fn file_system_uuid(id: &VolumeId) -> String {
 /// The refusal to format, with the way out.
 pub(crate) fn not_ours(volume: &Volume, disk: &Device, what: &str) -> Error {
     let (name, id) = (&disk.kernel_name, &volume.id);
-    Error::refused(format!("{name} holds {what}")).hint(format!(
-        "only a blank disk is formatted; if the data may go: disk format {id} (shows what is there first)"
-    ))
+    Error::refused(format!("{name} holds {what}")).hint(
+        Advice::from("only a blank disk is formatted; if the data may go: ")
+            .and(Remedy::Format.of(id))
+            .and(" (shows what is there first)"),
+    )
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub(crate) fn objections(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Resu
 }
 
 /// Notes in the cloud that the volume's format begins, before its first byte is written. Where
-/// the cloud does not allow notes the other proofs decide, and `disk doctor` says so.
+/// the cloud does not allow notes the other proofs decide, and the doctor says so.
 pub(crate) fn note_begin(cx: &Context<'_>, id: &VolumeId, consent: &Consent) -> Result<()> {
     let life = Life::Begun(consent.server.clone());
     let told = cx.cloud.note(id, &[Note::Life(&life)], cx.deadline);

@@ -2,6 +2,7 @@
 //! alone does not tell: it stays for a while after the cloud has taken the volume back.
 
 use crate::context::Context;
+use crate::model::advice::{Advice, Remedy};
 use crate::model::cloud::attachment_state::VolumePhase;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeId};
@@ -39,9 +40,8 @@ pub(crate) fn sole_writer(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Clou
              survives two writers: it is not mounted read-write"
         ),
     )
-    .hint(format!(
-        "disk detach {id} {server}; or let every node mount it read-only, with the option \
-         share: read-only in the PersistentVolume"
+    .hint(Remedy::Detach(Some(server.to_string())).of(id).and(
+        "; or let every node mount it read-only, with the option share: read-only in the PersistentVolume",
     )))
 }
 
@@ -88,20 +88,20 @@ fn stays(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) -> Result<()>
         (
             Kind::Busy,
             format!("takes volume {id} from this server, {server} ({status})"),
-            "if it stays so the cloud has lost it: see the volume's events there".to_owned(),
+            "if it stays so the cloud has lost it: see the volume's events there".into(),
         )
     } else {
         (
             Kind::Refused,
             format!("does not list volume {id} ({status}) at this server, {server}"),
-            format!(
-                "if it stays so: disk detach id:{id} {node}, and delete the pod, so that its \
-                 volume is attached again"
-            ),
+            Advice::from("if it stays so: ")
+                .and(Remedy::DetachById { from: Some(node.to_string()), called: None }.of(id))
+                .and(", and delete the pod, so that its volume is attached again"),
         )
     };
     let cause = format!("{volumes_side} {how}: its disk is here still, and is not to be used");
-    Err(Error::new(kind, cause).hint(format!("once it is attached anew it is mounted; {end}")))
+    Err(Error::new(kind, cause)
+        .hint(Advice::from("once it is attached anew it is mounted; ").and(end)))
 }
 
 /// The cloud does not answer. A volume that it gives to one server alone needs no word of it.

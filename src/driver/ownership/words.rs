@@ -1,5 +1,6 @@
 //! Who has a volume, in words.
 
+use crate::model::advice::Remedy;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{
     DeviceUses, FileUse, Holder, KernelUse, NamespaceKeeper, NamespaceUse, Tie,
@@ -141,6 +142,6 @@ pub(crate) fn end_of_users(id: Option<&VolumeId>, left: &[&NamespaceUse]) -> Str
 }
 
 pub(crate) fn way_to_end_users(id: Option<&VolumeId>) -> String {
-    let volume = id.map_or("<volume>", VolumeId::as_str);
-    format!("; disk release --end-users {volume} ends what users keep")
+    let end = id.map_or_else(|| Remedy::EndUsers.into(), |id| Remedy::EndUsers.of(id));
+    format!("; {end} ends what users keep")
 }

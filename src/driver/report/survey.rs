@@ -248,7 +248,7 @@ fn cloud_fact(cx: &Context<'_>, id: &VolumeId, look: &mut CloudLook) -> CloudFac
 
 fn disk_fact(cx: &Context<'_>, id: &VolumeId) -> DiskFact {
     if let Some(doubt) = cx.cloud.identity_doubt() {
-        let check = doubt.hint.clone().filter(|_| !doubt.is_denied());
+        let check = doubt.hint.as_ref().filter(|_| !doubt.is_denied()).map(ToString::to_string);
         return DiskFact::Unseen { why: doubt.cause.clone(), check };
     }
     match find_disk::find_disk(cx, id) {

@@ -724,7 +724,7 @@ mod tests {
             panic!("it waits");
         };
         assert!(doubt.is_pause && doubt.state.contains("dm-0, the map of volume v1, waits"));
-        assert!(doubt.way.unwrap().contains("disk release v1"));
+        assert!(doubt.way.unwrap().to_string().contains("Release v1"));
         let other = devices.presence(number, &serial("v2")).unwrap();
         assert_eq!(other, Presence::Other("the map of volume v1".to_owned()));
         // The disk is back, and nothing is mounted from it beside what waits.

@@ -3,6 +3,7 @@
 
 use crate::device_mapper::seen::{self, SeenMap};
 use crate::files::{errno_of, is_absence};
+use crate::model::advice::{Advice, Remedy};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Proof, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::ids::shows_a_uuid;
@@ -339,7 +340,11 @@ impl DiskFolder {
         let state = state.or_else(|| is_suspended.then(|| "suspended".to_owned()));
         let Some(state) = state else { return Ok(None) };
         let state = format!("{} is {state}", self.kernel_name);
-        Ok(Some(Doubt { state, way: self.way_out(is_suspended), is_pause: false }))
+        Ok(Some(Doubt {
+            state,
+            way: self.way_out(is_suspended).map(Advice::from),
+            is_pause: false,
+        }))
     }
 
     /// The one place that says what gives a disk work again, or takes it away for good: each kind
@@ -391,10 +396,13 @@ pub(super) fn waits(map: &SeenMap, what: &str) -> Doubt {
     let volume = map.uuid.volume();
     Doubt {
         state: format!("{}, the map of volume {volume}, {what}", map.kernel_name),
-        way: Some(format!(
-            "disk release {volume} ends the wait with errors, and unmounts it; disk detach --force \
-             {volume} ends it and leaves the mounts, which a heal moves when the disk is back"
-        )),
+        way: Some(
+            Remedy::Release
+                .of(volume)
+                .and(" ends the wait with errors, and unmounts it; ")
+                .and(Remedy::DetachByForce.of(volume))
+                .and(" ends it and leaves the mounts, which a heal moves when the disk is back"),
+        ),
         is_pause: true,
     }
 }

@@ -25,7 +25,7 @@ use crate::model::mount::mount_place::{Look, Stands};
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::ports::clock::Deadline;
 use crate::ports::host::{Hidden, MountRequest, Mounts};
-use crate::ports::store::WHAT_ENDS_IT;
+use crate::ports::store::what_ends_it;
 use nix::errno::Errno;
 use nix::mount::MntFlags;
 use std::fs::{self, File};
@@ -303,7 +303,7 @@ fn told((ended, pid): (Ended, i32), doing: &str) -> Result<()> {
             Kind::Timeout,
             format!("{doing}: the kernel does not come back (process {pid} hangs there)"),
         )
-        .hint(WHAT_ENDS_IT)),
+        .hint(what_ends_it())),
     }
 }
 

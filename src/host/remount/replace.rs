@@ -515,7 +515,7 @@ mod tests {
     fn a_namespace_that_is_full_is_told_with_what_ends_it() {
         let hint = |errno| wrong(&Mount::of_a_test("7:1", "/data", ""))(errno).hint;
         let full = hint(rustix::io::Errno::NOSPC);
-        assert!(full.is_some_and(|hint| hint.contains("fs.mount-max")));
+        assert!(full.is_some_and(|hint| hint.to_string().contains("fs.mount-max")));
         assert_eq!(hint(rustix::io::Errno::PERM), None);
     }
 

@@ -1,6 +1,7 @@
 //! Whether a volume's disk may get a new file system: the whole decision about everything but the
 //! disk's contents, in one place, for the driver and for people.
 
+use crate::advice::{Advice, Remedy};
 use crate::ids::{ServerId, VolumeId};
 use serde::Serialize;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::fmt;
 const ENCRYPTION_TAKES: u64 = 16 << 20;
 
 /// How far a volume has come, as noted with it in the cloud. It only ever goes on from `Begun` to
-/// `HasData`; a person's `disk format --yes` alone begins it anew.
+/// `HasData`; a person's format alone begins it anew.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Life {
@@ -76,7 +77,7 @@ pub struct Facts<'a> {
 pub enum FormatRequester {
     /// Only a mount that needs one.
     Mount,
-    /// A person, by `disk format --yes`.
+    /// A person, who says so.
     Person,
 }
 
@@ -84,7 +85,7 @@ pub enum FormatRequester {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Objection {
     pub cause: String,
-    pub hint: String,
+    pub hint: Advice,
     /// Whether a person may go on all the same.
     pub yields_to_a_person: bool,
 }
@@ -105,11 +106,11 @@ pub fn objections(facts: &Facts<'_>) -> Vec<Objection> {
     let (disk, disk_size, is_read_only) = facts.disk;
     let id = facts.volume;
     let mut all = Vec::new();
-    let never = |cause: String, hint: String| Objection { cause, hint, yields_to_a_person: false };
+    let never = |cause: String, hint: Advice| Objection { cause, hint, yields_to_a_person: false };
     if is_read_only {
         all.push(never(
             format!("{disk} is read-only"),
-            "look for errors in the kernel's log".to_owned(),
+            "look for errors in the kernel's log".into(),
         ));
     }
     let here = facts.here.unwrap_or("this machine");
@@ -118,7 +119,7 @@ pub fn objections(facts: &Facts<'_>) -> Vec<Objection> {
             format!(
                 "{disk} is there, but by the cloud's word the volume is not attached to {here}"
             ),
-            "is it the right disk? a disk is formatted only when the cloud confirms it".to_owned(),
+            "is it the right disk? a disk is formatted only when the cloud confirms it".into(),
         ));
     }
     // Two servers that find the same blank disk would both format it; and what the other one writes
@@ -128,14 +129,14 @@ pub fn objections(facts: &Facts<'_>) -> Vec<Objection> {
             format!(
                 "{disk} is attached to server {other} too, which may use it or be formatting it"
             ),
-            format!("detach it there first: disk detach {id} {other}"),
+            Advice::from("detach it there first: ")
+                .and(Remedy::Detach(Some(other.to_string())).of(id)),
         ));
     }
     let person = |cause: String| Objection {
         cause,
-        hint: format!(
-            "nothing was changed; disk format {id} shows what is known of it, and with --yes it gets \
-             a new file system all the same"
+        hint: Advice::from("nothing was changed; ").and(Remedy::Format.of(id)).and(
+            " shows what is known of it, and with --yes it gets a new file system all the same",
         ),
         yields_to_a_person: true,
     };
@@ -251,8 +252,8 @@ mod tests {
                 Ok(none) => assert!(words.is_empty() && none.is_empty(), "{words}: {facts:?}"),
                 Err(objection) => {
                     assert!(!words.is_empty() && objection.cause.contains(words), "{objection:?}");
-                    let way_out = if person.is_some() { "" } else { "disk format vol-1" };
-                    assert!(objection.hint.contains(way_out), "{objection:?}");
+                    let way_out = if person.is_some() { "" } else { "Format vol-1" };
+                    assert!(objection.hint.to_string().contains(way_out), "{objection:?}");
                 }
             }
             match (may_format(&facts, FormatRequester::Person), person) {

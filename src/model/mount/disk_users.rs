@@ -1,6 +1,7 @@
 //! Who uses a file system or its disk: facts of one moment, for a decision and for its sentence.
 
 use super::mountinfo::Mount;
+use crate::advice::Remedy;
 use crate::cgroup::Owner;
 use crate::disk::device::DeviceNumber;
 use crate::ids::ConsumerId;
@@ -190,7 +191,7 @@ impl KernelUse {
         match self {
             Self::Holder { device, name, kind } => {
                 if let Some(map) = MapUuid::parse(kind) {
-                    return format!("disk release {}", map.volume());
+                    return Remedy::Release.of(map.volume()).to_string();
                 }
                 let name = plain(Path::new(name));
                 match kind.split('-').next() {
@@ -315,7 +316,7 @@ mod tests {
             let (device, name) = ("dm-0".to_owned(), "a".to_owned());
             KernelUse::Holder { device, name, kind: kind.to_owned() }.ended_by()
         };
-        assert_eq!(ended_by("incloud_disk-v-1"), "disk release v-1");
+        assert_eq!(ended_by("incloud_disk-v-1"), "Release v-1");
         assert_eq!(ended_by("LVM-v-1"), "lvchange -an /dev/mapper/a");
         assert_eq!(ended_by("incloud_disk-"), "dmsetup remove a");
     }

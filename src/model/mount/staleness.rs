@@ -1,6 +1,7 @@
 //! Whether a mount stands on a dead disk: told by what the kernel still has at the mount's number,
 //! never by how the mount behaves. A dead mount answers `stat`, and on older kernels takes writes.
 
+use crate::advice::Advice;
 use crate::disk::device::DeviceNumber;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -10,7 +11,7 @@ use std::fmt;
 pub struct Doubt {
     pub state: String,
     /// What a person can do about a disk of that kind, who knows more.
-    pub way: Option<String>,
+    pub way: Option<Advice>,
     /// Whether it is certain that what is asked of it waits, and is not lost.
     pub is_pause: bool,
 }
@@ -102,29 +103,31 @@ impl MountVerdict {
     /// What a person can do about a mount of that number that is not replaced by itself; nothing
     /// where there is no doubt.
     #[must_use]
-    pub fn hint(&self, number: DeviceNumber) -> Option<String> {
+    pub fn hint(&self, number: DeviceNumber) -> Option<Advice> {
         match self {
             Self::Healthy | Self::Stale | Self::Waiting => None,
             Self::NotProvenDead(Doubt { way: Some(way), is_pause: true, .. }) => Some(way.clone()),
             Self::NotProvenDead(doubt) => {
-                let way = doubt.way.as_deref().unwrap_or(
+                let way = doubt.way.clone().unwrap_or_else(|| {
                     "it ends when the disk answers or the kernel takes it away; until then restart \
-                     the pods elsewhere",
-                );
-                Some(format!(
-                    "a disk that is not proven dead is not replaced, for it may only be slow: {way}; \
-                     the next call heals"
-                ))
+                     the pods elsewhere"
+                        .into()
+                });
+                let stays = "a disk that is not proven dead is not replaced, for it may only be slow: ";
+                Some(Advice::from(stays).and(way).and("; the next call heals"))
             }
-            Self::Foreign(_) => Some(format!(
-                "nothing was touched; check that cloud.kind names the cloud of this volume, and \
-                 what {number} is (lsblk, the kernel's log); restart the pods only if it is another \
-                 volume's disk"
-            )),
+            Self::Foreign(_) => Some(
+                format!(
+                    "nothing was touched; check that cloud.kind names the cloud of this volume, and \
+                     what {number} is (lsblk, the kernel's log); restart the pods only if it is another \
+                     volume's disk"
+                )
+                .into(),
+            ),
             Self::Ambiguous => Some(
                 "one file system on two disks is destroyed: detach the one that does not belong to \
                  this machine"
-                    .to_owned(),
+                    .into(),
             ),
         }
     }

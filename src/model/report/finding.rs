@@ -1,5 +1,6 @@
 //! What a look at a machine found, one thing at a time, and how to put it right.
 
+use crate::advice::{Advice, Remedy};
 use crate::error::Error;
 use serde::Serialize;
 use std::fmt;
@@ -71,15 +72,15 @@ impl Finding {
 
     /// Only root can check it.
     pub fn skipped(check: &'static str, why: impl Into<String>) -> Self {
-        let fix = Some("run: sudo disk doctor".to_owned());
+        let fix = Some(Advice::from("run: ").and(Remedy::Doctor { as_root: true }).to_string());
         Self { check, level: Level::Skipped, found: why.into(), fix }
     }
 
     /// It could not be looked at.
     #[must_use]
     pub fn not_looked_at(check: &'static str, why: Error) -> Self {
-        let fix = why.hint.unwrap_or_else(|| "put that right, and look again".to_owned());
-        Self::error(check, why.cause, fix)
+        let fix = why.hint.unwrap_or_else(|| "put that right, and look again".into());
+        Self::error(check, why.cause, fix.to_string())
     }
 }
 

@@ -2,6 +2,7 @@
 //! where that is decided; every view of it shares this. What a single mount is, it takes from
 //! [`staleness`], as the heal does.
 
+use crate::advice::{Advice, Remedy};
 use crate::disk::device::DeviceNumber;
 use crate::mount::staleness::{self, Doubt, MountVerdict};
 use crate::report::facts::{
@@ -107,7 +108,7 @@ pub struct Verdict {
     /// What a person can do; nothing if nothing is to be done.
     pub next: Option<String>,
     /// What is typed for that, if it is one command.
-    pub command: Option<String>,
+    pub command: Option<Advice>,
     /// What else is worth knowing.
     pub notes: Vec<String>,
 }
@@ -149,7 +150,7 @@ struct Ruling {
     consequence: String,
     because: String,
     next: String,
-    command: Option<String>,
+    command: Option<Advice>,
 }
 
 fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
@@ -173,7 +174,7 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
             ),
             because: why.clone(),
             next,
-            command: Some(format!("disk explain {}", name_of(facts))),
+            command: Some(Remedy::Explain { as_root: false }.of(name_of(facts))),
         });
     }
     let doubt = |mount: &MountFact| {
@@ -195,7 +196,7 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
                 what_becomes_of_the_wait(facts)
             ),
             because,
-            next: hint,
+            next: hint.to_string(),
             command: None,
         });
     }
@@ -230,7 +231,7 @@ fn covered(facts: &VolumeFacts) -> Option<Ruling> {
     let because = format!("{place} does not lead to the mount there: {why}");
     let why = why.strip_suffix(&format!(" at {place}")).unwrap_or(why);
     let (next, command) = match mount.way_out.clone() {
-        Some(command) => (AFTER_A_LOOK.to_owned(), Some(command)),
+        Some(command) => (AFTER_A_LOOK.to_owned(), Some(command.into())),
         None => ("see the kernel's log, and mend what does not answer".to_owned(), None),
     };
     Some(Ruling {
@@ -289,7 +290,7 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
                 disk.name, disk.number
             ),
             next: "heal it: another driver made these mounts, so this takes your word that no other machine mounted the volume since they died".to_owned(),
-            command: Some(format!("disk heal --adopt {id}")),
+            command: Some(Remedy::Adopt.of(&id)),
         }),
         DiskFact::Proven(disk) if is_back => Some(Ruling {
             health: Health::Stale,
@@ -302,7 +303,7 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
                 "heal it: the mounts are moved onto {} while the pods run. Status then shows which of them must be restarted",
                 disk.name
             ),
-            command: Some(format!("disk heal {id}")),
+            command: Some(Remedy::Heal.of(&id)),
         }),
         _ => Some(Ruling {
             health: Health::Dead,
@@ -323,7 +324,7 @@ fn off_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
                     "its mounts are healed then, without a restart"
                 }
             ),
-            command: Some(format!("disk history {id}")),
+            command: Some(Remedy::History.of(&id)),
         }),
     }
 }
@@ -339,8 +340,8 @@ fn fails_over_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
         health: Health::Ambiguous,
         consequence: "Reads and writes fail: a request to the disk failed, and the disk is not proven to be as its mount left it.".to_owned(),
         because: format!("the map {} {}", map.name, map.state.words()),
-        next: "heal it: where the disk is as it was, they go on; else that says what differs, and disk release takes the volume from its pods, which must be restarted".to_owned(),
-        command: Some(format!("disk heal {id}")),
+        next: format!("heal it: where the disk is as it was, they go on; else that says what differs, and {} takes the volume from its pods, which must be restarted", Advice::from(Remedy::Release)),
+        command: Some(Remedy::Heal.of(&id)),
     })
 }
 
@@ -355,8 +356,8 @@ fn btrfs_off_its_disk(facts: &VolumeFacts, disk: &str, because: &str) -> Ruling 
         because: format!("{because}, and a btrfs cannot be mounted beside its dead self"),
         next: format!("restart {whom}: no heal moves a btrfs"),
         command: Some(match pods.first() {
-            Some(pod) => command_that_restarts(pod),
-            None => format!("disk holders {}", name_of(facts)),
+            Some(pod) => command_that_restarts(pod).into(),
+            None => Remedy::Holders.of(name_of(facts)),
         }),
     }
 }
@@ -405,8 +406,8 @@ fn half_healed(facts: &VolumeFacts) -> Option<Ruling> {
         because: format!("files of the disk that is gone are still open in {}", all.join(", ")),
         next: ends.join("; "),
         command: Some(match pods.first() {
-            Some(_) => format!("disk heal --end-holders {} --dry-run", name_of(facts)),
-            None => format!("disk holders {}", name_of(facts)),
+            Some(_) => Remedy::EndHolders.of(name_of(facts)),
+            None => Remedy::Holders.of(name_of(facts)),
         }),
     })
 }
@@ -432,15 +433,13 @@ fn unknown(facts: &VolumeFacts) -> Option<Ruling> {
         });
     }
     let is_elsewhere = matches!(&facts.disk, DiskFact::None) && facts.mounts.is_empty();
-    let (what, why, command) = match (&facts.disk, &facts.unseen_mounts, &facts.cloud) {
-        (DiskFact::Unseen { why, .. }, _, _) => ("its disk", why, "sudo disk explain"),
-        (_, Some(why), _) => ("who has it mounted, and who uses it,", why, "sudo disk explain"),
-        (_, None, CloudFact::Unknown { why }) if is_elsewhere => {
-            ("where it is", why, "disk explain")
-        }
+    let (what, why, as_root) = match (&facts.disk, &facts.unseen_mounts, &facts.cloud) {
+        (DiskFact::Unseen { why, .. }, _, _) => ("its disk", why, true),
+        (_, Some(why), _) => ("who has it mounted, and who uses it,", why, true),
+        (_, None, CloudFact::Unknown { why }) if is_elsewhere => ("where it is", why, false),
         _ => match (&facts.unseen_users, &facts.record.unseen) {
-            (Some(why), _) => ("who has files of its lost disk open", why, "sudo disk explain"),
-            (None, Some(why)) => ("the driver's record of it", why, "sudo disk explain"),
+            (Some(why), _) => ("who has files of its lost disk open", why, true),
+            (None, Some(why)) => ("the driver's record of it", why, true),
             (None, None) => return None,
         },
     };
@@ -448,12 +447,13 @@ fn unknown(facts: &VolumeFacts) -> Option<Ruling> {
         health: Health::Unknown,
         consequence: format!("Whether it is well is not known: {what} could not be seen."),
         because: format!("{what} could not be seen: {why}"),
-        next: if command == "disk explain" {
-            "ask again when the cloud answers; disk doctor says what keeps it from that".to_owned()
-        } else {
+        next: if as_root {
             "run it as root".to_owned()
+        } else {
+            let doctor = Advice::from(Remedy::Doctor { as_root });
+            format!("ask again when the cloud answers; {doctor} says what keeps it from that")
         },
-        command: Some(format!("{command} {id}")),
+        command: Some(Remedy::Explain { as_root }.of(id)),
     })
 }
 
@@ -483,8 +483,8 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
         consequence: format!("No harm: {still}. {} was refused {times}.", capital(what)),
         because: format!("{what} is asked for and refused ({times}): {}", refusal.reason),
         next: format!(
-            "if it should run, {if_kubelet_is_wrong}. If it should not run, delete it, and the refusal ends. (disk release {} takes it from the pod, whose writes fail then)",
-            name_of(facts)
+            "if it should run, {if_kubelet_is_wrong}. If it should not run, delete it, and the refusal ends. ({} takes it from the pod, whose writes fail then)",
+            Remedy::Release.of(name_of(facts))
         ),
         command: None,
     })
@@ -510,10 +510,11 @@ fn forgotten(facts: &VolumeFacts) -> Option<Ruling> {
             "It is still mounted although {pod} has ended: kubelet was restarted and has forgotten it."
         ),
         because: format!(
-            "kubelet let go of {pod}'s folder at {when} and was restarted since: it does not know the volume any more, and the pod has ended. disk heal takes it down; its timer does so each minute",
+            "kubelet let go of {pod}'s folder at {when} and was restarted since: it does not know the volume any more, and the pod has ended. {} takes it down; its timer does so each minute",
+            Advice::from(Remedy::Heal)
         ),
         next: "nothing: the timer takes it down within a minute".to_owned(),
-        command: Some("disk heal".to_owned()),
+        command: Some(Remedy::Heal.into()),
     })
 }
 
@@ -523,14 +524,12 @@ fn orphaned(facts: &VolumeFacts) -> Option<Ruling> {
     let minutes = silent_for / 60;
     let named = facts.name.as_ref().map_or_else(|| name_of(facts), ToString::to_string);
     let (next, command) = match doubt {
-        None => {
-            ("nothing: the timer detaches it within a minute".to_owned(), "disk heal".to_owned())
-        }
+        None => ("nothing: the timer detaches it within a minute".to_owned(), Remedy::Heal.into()),
         Some(why) => (
             format!(
                 "if no pod here needs it, detach it: nothing does so automatically, because {why}"
             ),
-            format!("disk detach {named}"),
+            Remedy::Detach(None).of(named),
         ),
     };
     Some(Ruling {
@@ -563,7 +562,7 @@ fn let_go_for_long(facts: &VolumeFacts) -> Option<Ruling> {
                 .map(|(space, name)| format!(" -n {space} {name}"))
                 .unwrap_or_default()
         ),
-        command: Some(format!("journalctl -u kubelet --since \"{since} UTC\"")),
+        command: Some(format!("journalctl -u kubelet --since \"{since} UTC\"").into()),
     })
 }
 
@@ -612,7 +611,7 @@ fn leaked(facts: &VolumeFacts) -> Option<Ruling> {
         consequence,
         because: format!("only another mount namespace still has it mounted: {who}"),
         next: next.to_owned(),
-        command: Some(format!("disk holders {}", name_of(facts))),
+        command: Some(Remedy::Holders.of(name_of(facts))),
     })
 }
 
@@ -679,8 +678,8 @@ fn notes(facts: &VolumeFacts) -> Vec<String> {
     }
     if facts.record.is_formatting {
         notes.push(format!(
-            "mkfs was started on its disk and did not finish; if the next mount is refused: disk format {}",
-            name_of(facts)
+            "mkfs was started on its disk and did not finish; if the next mount is refused: {}",
+            Remedy::Format.of(name_of(facts))
         ));
     }
     notes

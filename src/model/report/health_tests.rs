@@ -66,7 +66,8 @@ fn refusal(is_current: bool) -> RefusalFact {
 fn is(facts: &VolumeFacts, health: Health, words: &[&str]) -> Verdict {
     let verdict = judge(facts);
     assert_eq!(verdict.health, health, "{verdict:?}");
-    let all = format!("{verdict:?}");
+    let command = verdict.command.as_ref().map(ToString::to_string);
+    let all = format!("{verdict:?} {command:?}");
     for word in words {
         assert!(all.contains(word), "{word}: {all}");
     }
@@ -91,7 +92,7 @@ fn a_volume_on_its_disk_is_well() {
 
 #[test]
 fn off_its_disk_it_is_stale_or_dead() {
-    let words = ["3 mounts stand", "7:1", "1 of them inside", "vdc (7:2)", "disk heal v1"];
+    let words = ["3 mounts stand", "7:1", "1 of them inside", "vdc (7:2)", "Heal v1"];
     is(&facts(disk("7:2"), three(&MountVerdict::Stale)), Health::Stale, &words);
     is(&facts(DiskFact::None, three(&MountVerdict::Waiting)), Health::Dead, &["no other disk"]);
     // One that was left behind is enough.
@@ -109,14 +110,14 @@ fn a_btrfs_off_its_disk_ends_with_its_pods() {
     }
     let mut seen = facts(disk("7:2"), mounts);
     let verdict = is(&seen, Health::Stale, &["a btrfs cannot be mounted beside its dead self"]);
-    assert_eq!(verdict.command.as_deref(), Some("disk holders v1"));
+    assert_eq!(verdict.command, Some(Remedy::Holders.of("v1")));
     seen.pods = vec![PodFact {
         uid: ConsumerId::parse("u").unwrap(),
         name: Some("shop/db-0".to_owned()),
         has_it: true,
     }];
     let verdict = is(&seen, Health::Stale, &["restart shop/db-0"]);
-    assert_eq!(verdict.command.as_deref(), Some("kubectl delete pod -n shop db-0"));
+    assert_eq!(verdict.command, Some("kubectl delete pod -n shop db-0".into()));
     seen.disk = DiskFact::None;
     for mount in &mut seen.mounts {
         mount.verdict = Some(MountVerdict::Waiting);
@@ -151,7 +152,7 @@ fn what_cannot_be_told_is_ambiguous_before_all_else() {
     let words =
         ["/p is mounted from 7:1", "now belongs to another disk (serial v2)", "vdc (7:2)", "lsblk"];
     is(&other, Health::Ambiguous, &words);
-    let way = Some("echo 1 > /sys/x removes it".to_owned());
+    let way = Some("echo 1 > /sys/x removes it".into());
     let halted = MountVerdict::NotProvenDead(Doubt { way, ..Doubt::new("vdc is offline") });
     let halted = facts(disk("7:1"), vec![mount(Role::Pod, halted)]);
     is(&halted, Health::Ambiguous, &["not proven dead (vdc is offline)", "/sys/x"]);
@@ -159,7 +160,7 @@ fn what_cannot_be_told_is_ambiguous_before_all_else() {
 
 #[test]
 fn a_map_that_waits_is_a_pause_and_says_what_ends_it() {
-    let way = Some("disk release v1 ends the wait".to_owned());
+    let way = Some(Remedy::Release.of("v1").and(" ends the wait"));
     let doubt = Doubt { way, is_pause: true, ..Doubt::new("dm-0 waits for its disk") };
     let mounts = vec![mount(Role::Global, MountVerdict::NotProvenDead(doubt))];
     let mut seen = facts(DiskFact::None, mounts);
@@ -171,7 +172,7 @@ fn a_map_that_waits_is_a_pause_and_says_what_ends_it() {
         opened: 1,
         wait: None,
     });
-    let words = ["Reads and writes wait", "none has failed", "disk release v1 ends the wait"];
+    let words = ["Reads and writes wait", "none has failed", "Release v1 ends the wait"];
     let verdict = is(&seen, Health::Ambiguous, &words);
     assert!(!verdict.consequence.unwrap().contains("wrong one"), "it is the right disk");
     let note = &verdict.notes[0];
@@ -196,7 +197,7 @@ fn a_map_that_fails_over_its_disk_is_told_with_the_command_that_looks() {
         wait: None,
     };
     seen.map = Some(map(MapState::Fails, 1));
-    let words = ["Reads and writes fail", "not proven", "disk heal v1"];
+    let words = ["Reads and writes fail", "not proven", "Heal v1"];
     is(&seen, Health::Ambiguous, &words);
     for (state, opened) in
         [(MapState::Fails, 0), (MapState::Works, 1), (MapState::WorksUnshielded, 1)]
@@ -241,7 +242,7 @@ fn every_verdict_of_the_heal_has_its_health() {
 fn a_refusal_guards_as_long_as_it_is_asked_for() {
     let mut seen = facts(disk("7:1"), three(&MountVerdict::Healthy));
     seen.refused.push(refusal(true));
-    is(&seen, Health::Guarded, &["unmount for u", "38 times", "orders-0", "disk release v1"]);
+    is(&seen, Health::Guarded, &["unmount for u", "38 times", "orders-0", "Release v1"]);
     // kubelet 1.20 neglects a pod whose unmount was refused; of other calls it has no memory.
     is(&seen, Health::Guarded, &["restart kubelet once when the API answers again", "issue 41522"]);
     seen.refused[0].tear_down = TearDown::Unstage;
@@ -316,7 +317,7 @@ fn what_was_let_go_is_told_and_is_no_alarm_until_it_lasts() {
     assert_eq!((verdict.health, verdict.notes.len()), (Health::LetGo, 0));
     assert!(verdict.because.contains(still), "{verdict:?}");
     let verdict = with(&LetGoFact { is_forgotten: true, ..one }, false);
-    assert_eq!((verdict.health, verdict.command.as_deref()), (Health::LetGo, Some("disk heal")));
+    assert_eq!((verdict.health, verdict.command), (Health::LetGo, Some(Remedy::Heal.into())));
 }
 
 fn user(pid: u32, command: &str, pod: Option<&str>) -> HolderFact {
@@ -353,7 +354,7 @@ fn a_process_with_files_of_the_lost_disk_makes_it_half_healed() {
             "restart what runs as process 9",
         ],
     );
-    assert_eq!(verdict.command.as_deref(), Some("disk heal --end-holders v1 --dry-run"));
+    assert_eq!(verdict.command, Some(Remedy::EndHolders.of("v1")));
     assert!(verdict.consequence.unwrap().contains("is lost"));
     // While mounts stand there too, that is what is told.
     facts.mounts = three(&MountVerdict::Stale);
@@ -366,7 +367,7 @@ fn a_process_with_files_of_the_lost_disk_makes_it_half_healed() {
 fn what_could_not_be_seen_is_not_well() {
     let mut unseen = facts(disk("7:1"), three(&MountVerdict::Healthy));
     unseen.unseen_mounts = Some("only root sees all processes".to_owned());
-    is(&unseen, Health::Unknown, &["only root sees", "sudo disk explain v1"]);
+    is(&unseen, Health::Unknown, &["only root sees", "Explain { as_root: true } v1"]);
     is(&facts(DiskFact::None, Vec::new()), Health::Unknown, &["it does not answer"]);
     let here = facts(disk("7:1"), three(&MountVerdict::Healthy));
     is(&here, Health::Ok, &[]);
@@ -415,14 +416,18 @@ fn a_volume_that_kubelet_left_attached_is_orphaned() {
         Health::Orphaned,
         &["7 minutes ago", "a pod on another node cannot start", "the timer detaches it"],
     );
-    assert_eq!(judge(&seen).command.as_deref(), Some("disk heal"));
+    assert_eq!(judge(&seen).command, Some(Remedy::Heal.into()));
     let seen = left(Some("its configuration cannot be read"));
     is(
         &seen,
         Health::Orphaned,
         &["nothing does so automatically", "its configuration cannot be read"],
     );
-    assert!(judge(&seen).command.is_some_and(|command| command.starts_with("disk detach ")));
+    assert!(
+        judge(&seen)
+            .command
+            .is_some_and(|command| command.to_string().starts_with("Detach(None) "))
+    );
 }
 
 #[test]

@@ -53,10 +53,10 @@ fn answer(cx: &Context<'_>) -> Finding {
         Err(error) if is_for_root(&error) => Finding::skipped(CHECK, error.cause),
         Err(error) => {
             let fix = error.hint.unwrap_or_else(|| match error.kind {
-                Kind::Config => "put the configuration right".to_owned(),
-                _ => "is it reachable from this machine, and are the credentials valid?".to_owned(),
+                Kind::Config => "put the configuration right".into(),
+                _ => "is it reachable from this machine, and are the credentials valid?".into(),
             });
-            Finding::error(CHECK, error.cause, fix)
+            Finding::error(CHECK, error.cause, fix.to_string())
         }
     }
 }

@@ -123,7 +123,8 @@ fn volumes(cx: &Context<'_>, configured: &Configured) -> Vec<Finding> {
         let verdict = &row.verdict;
         let fix = match (&verdict.command, &verdict.next) {
             (Some(command), Some(next)) => format!("{command}: {next}"),
-            (Some(one), None) | (None, Some(one)) => one.clone(),
+            (Some(command), None) => command.to_string(),
+            (None, Some(next)) => next.clone(),
             (None, None) => format!("disk explain {id}"),
         };
         match row.verdict.health {

@@ -108,7 +108,7 @@ fn doubt(row: &Row, silence: Option<&str>) -> Option<(String, String)> {
         return None;
     }
     let verdict = &row.verdict;
-    let fix = verdict.next.clone().or_else(|| verdict.command.clone());
+    let fix = verdict.next.clone().or_else(|| verdict.command.as_ref().map(ToString::to_string));
     Some((
         format!("{volume} is {}: {}", verdict.health, verdict.because),
         fix.unwrap_or_else(|| format!("disk explain {id}")),

@@ -16,9 +16,10 @@ pub(super) fn configuration(configured: &Configured) -> Finding {
         (Some(error), _) => Finding::error(
             CHECK,
             error.cause.clone(),
-            error.hint.clone().unwrap_or_else(|| {
-                "every call that is not init fails until it is right".to_owned()
-            }),
+            error.hint.as_ref().map_or_else(
+                || "every call that is not init fails until it is right".to_owned(),
+                ToString::to_string,
+            ),
         ),
         (None, Some(origin)) => Finding::ok(CHECK, origin.display().to_string()),
         (None, None) => Finding::error(
@@ -50,8 +51,8 @@ pub(super) fn look(configured: &Configured) -> Vec<Finding> {
             if let Err(Error { cause, hint, .. }) =
                 openstack::access(&configured.config.openstack, &origin, get)
             {
-                let fix = hint.unwrap_or_else(|| "put that right".to_owned());
-                found.push(Finding::error(CHECK, cause, fix));
+                let fix = hint.unwrap_or_else(|| "put that right".into());
+                found.push(Finding::error(CHECK, cause, fix.to_string()));
             }
         }
     }

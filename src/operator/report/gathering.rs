@@ -129,9 +129,10 @@ fn verdict(row: &Row) -> VolumeVerdict {
     let shown = |text: &String| printable(text).into_owned();
     let mut verdict = row.verdict.clone();
     verdict.because = shown(&verdict.because);
-    for text in [&mut verdict.consequence, &mut verdict.next, &mut verdict.command] {
+    for text in [&mut verdict.consequence, &mut verdict.next] {
         *text = text.as_ref().map(shown);
     }
+    verdict.command = verdict.command.map(|command| shown(&command.to_string()).into());
     verdict.notes = verdict.notes.iter().map(shown).collect();
     let pods = row.facts.pods.iter().filter(|pod| pod.has_it);
     let pods = pods.map(|pod| printable(pod.label()).into_owned()).collect();

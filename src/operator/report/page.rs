@@ -84,7 +84,7 @@ fn verdicts(document: &Document, page: &mut String) {
             *page += &paragraph("next", &format!("To do: {next}."));
         }
         if let Some(command) = &verdict.command {
-            *page += &format!("<code>{}</code>\n", html_escaped(command));
+            *page += &format!("<code>{}</code>\n", html_escaped(&command.to_string()));
         }
         *page += "</article>\n";
     }

@@ -80,7 +80,7 @@ pub(in crate::operator::report) fn sample() -> Document {
         ),
         because: "2 mounts stand on 253:32".to_owned(),
         next: Some("put its mounts onto the disk that came back".to_owned()),
-        command: Some("sudo disk heal 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5".to_owned()),
+        command: Some("sudo disk heal 6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5".into()),
         notes: Vec::new(),
     };
     let titles = [
@@ -220,7 +220,7 @@ fn what_others_name_is_a_text_everywhere() {
             volume.title.clone_from(&name);
             volume.pods = vec![name.clone()];
             volume.verdict.next = Some(name.clone());
-            volume.verdict.command = Some(name.clone());
+            volume.verdict.command = Some(name.as_str().into());
             volume.verdict.consequence = Some(name.clone());
         }
         document.sections.push(Section::new("x", name.clone(), name.clone()));

@@ -72,7 +72,10 @@ pub(super) fn without_values(error: &Error) -> Error {
     let values = Redaction::of(texts.flat_map(|text| values_in(&text)));
     Error {
         cause: values.redacted(&error.cause).into_owned(),
-        hint: error.hint.as_ref().map(|hint| values.redacted(hint).into_owned()),
+        hint: error
+            .hint
+            .as_ref()
+            .map(|hint| values.redacted(&hint.to_string()).into_owned().into()),
         ..error.clone()
     }
 }
