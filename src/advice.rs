@@ -4,39 +4,34 @@ use crate::model::advice::Remedy;
 
 /// The command line that does it.
 #[must_use]
-pub fn command(remedy: &Remedy, volume: Option<&str>) -> String {
-    let named = |words: &str, unknown: &str| match volume.unwrap_or(unknown) {
-        "" => words.to_owned(),
-        volume => format!("{words} {volume}"),
-    };
-    match remedy {
-        Remedy::Adopt => named("disk heal --adopt", ""),
-        Remedy::Detach(None) => named("disk detach", ""),
-        Remedy::Detach(Some(server)) => format!("{} {server}", named("disk detach", "")),
-        Remedy::DetachById { from, called } => {
-            let id = volume.unwrap_or("<volume id>");
-            let node = from.as_deref().unwrap_or("<node>");
-            let name = called.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
-            format!("disk detach id:{id} {node}{name}")
+pub fn command(remedy: &Remedy, volume: &str) -> String {
+    let or = |unknown| if volume.is_empty() { unknown } else { volume };
+    let line = match remedy {
+        Remedy::Adopt => format!("heal --adopt {volume}"),
+        Remedy::Detach(server) => {
+            format!("detach {volume} {}", server.as_deref().unwrap_or_default())
         }
-        Remedy::DetachByForce => named("disk detach --force", ""),
-        Remedy::Doctor { as_root } => format!("{}disk doctor", sudo(*as_root)),
-        Remedy::EndHolders => format!("{} --dry-run", named("disk heal --end-holders", "")),
-        Remedy::EndUsers => named("disk release --end-users", "<volume>"),
-        Remedy::Explain { as_root } => sudo(*as_root).to_owned() + &named("disk explain", ""),
-        Remedy::Format => named("disk format", ""),
-        Remedy::FormatAtOnce => format!("{} --yes", named("disk format", "VOLUME")),
-        Remedy::Heal => named("disk heal", ""),
-        Remedy::History => named("disk history", ""),
-        Remedy::Holders => named("disk holders", ""),
-        Remedy::KeepFileSystem(uuid) => format!("{} --keep {uuid}", named("disk format", "")),
-        Remedy::ListVolumes => "disk local list".to_owned(),
-        Remedy::Release => named("disk release", ""),
-    }
-}
-
-fn sudo(as_root: bool) -> &'static str {
-    if as_root { "sudo " } else { "" }
+        Remedy::DetachById(node, name) => {
+            let (node, name) =
+                (node.as_deref().unwrap_or("<node>"), name.as_deref().unwrap_or_default());
+            format!("detach id:{} {node} {name}", or("<volume id>"))
+        }
+        Remedy::DetachByForce => format!("detach --force {volume}"),
+        Remedy::Doctor | Remedy::DoctorAsRoot => "doctor".to_owned(),
+        Remedy::EndHolders => format!("heal --end-holders {volume} --dry-run"),
+        Remedy::EndUsers => format!("release --end-users {}", or("<volume>")),
+        Remedy::Explain | Remedy::ExplainAsRoot => format!("explain {volume}"),
+        Remedy::Format => format!("format {volume}"),
+        Remedy::FormatAtOnce => format!("format {} --yes", or("VOLUME")),
+        Remedy::Heal => format!("heal {volume}"),
+        Remedy::History => format!("history {volume}"),
+        Remedy::Holders => format!("holders {volume}"),
+        Remedy::KeepFileSystem(uuid) => format!("format {volume} --keep {uuid}"),
+        Remedy::ListVolumes => "local list".to_owned(),
+        Remedy::Release => format!("release {volume}"),
+    };
+    let is_roots = matches!(remedy, Remedy::DoctorAsRoot | Remedy::ExplainAsRoot);
+    format!("{}disk {}", if is_roots { "sudo " } else { "" }, line.trim_end())
 }
 
 #[cfg(test)]
@@ -47,33 +42,33 @@ mod tests {
     fn every_remedy_is_a_command_line() {
         let by_id = |from: Option<&str>, called: Option<&str>| {
             let (from, called) = (from.map(str::to_owned), called.map(str::to_owned));
-            Remedy::DetachById { from, called }
+            Remedy::DetachById(from, called)
         };
         for (remedy, volume, line) in [
-            (Remedy::Adopt, Some("v"), "disk heal --adopt v"),
-            (Remedy::Detach(None), Some("pv"), "disk detach pv"),
-            (Remedy::Detach(Some("s".to_owned())), Some("v"), "disk detach v s"),
-            (by_id(None, None), Some("v"), "disk detach id:v <node>"),
-            (by_id(Some("n"), None), Some("v"), "disk detach id:v n"),
-            (by_id(None, Some("pv")), Some("v"), "disk detach id:v <node> pv"),
-            (by_id(None, None), None, "disk detach id:<volume id> <node>"),
-            (Remedy::DetachByForce, Some("v"), "disk detach --force v"),
-            (Remedy::DetachByForce, None, "disk detach --force"),
-            (Remedy::Doctor { as_root: false }, None, "disk doctor"),
-            (Remedy::Doctor { as_root: true }, None, "sudo disk doctor"),
-            (Remedy::EndHolders, Some("v"), "disk heal --end-holders v --dry-run"),
-            (Remedy::EndUsers, Some("v"), "disk release --end-users v"),
-            (Remedy::EndUsers, None, "disk release --end-users <volume>"),
-            (Remedy::Explain { as_root: false }, None, "disk explain"),
-            (Remedy::Explain { as_root: true }, Some("v"), "sudo disk explain v"),
-            (Remedy::Format, Some("v"), "disk format v"),
-            (Remedy::FormatAtOnce, None, "disk format VOLUME --yes"),
-            (Remedy::Heal, None, "disk heal"),
-            (Remedy::History, Some("v"), "disk history v"),
-            (Remedy::Holders, Some("v"), "disk holders v"),
-            (Remedy::KeepFileSystem("u".to_owned()), Some("v"), "disk format v --keep u"),
-            (Remedy::ListVolumes, None, "disk local list"),
-            (Remedy::Release, Some("v"), "disk release v"),
+            (Remedy::Adopt, "v", "disk heal --adopt v"),
+            (Remedy::Detach(None), "pv", "disk detach pv"),
+            (Remedy::Detach(Some("s".to_owned())), "v", "disk detach v s"),
+            (by_id(None, None), "v", "disk detach id:v <node>"),
+            (by_id(Some("n"), None), "v", "disk detach id:v n"),
+            (by_id(None, Some("pv")), "v", "disk detach id:v <node> pv"),
+            (by_id(None, None), "", "disk detach id:<volume id> <node>"),
+            (Remedy::DetachByForce, "v", "disk detach --force v"),
+            (Remedy::DetachByForce, "", "disk detach --force"),
+            (Remedy::Doctor, "", "disk doctor"),
+            (Remedy::DoctorAsRoot, "", "sudo disk doctor"),
+            (Remedy::EndHolders, "v", "disk heal --end-holders v --dry-run"),
+            (Remedy::EndUsers, "v", "disk release --end-users v"),
+            (Remedy::EndUsers, "", "disk release --end-users <volume>"),
+            (Remedy::Explain, "", "disk explain"),
+            (Remedy::ExplainAsRoot, "v", "sudo disk explain v"),
+            (Remedy::Format, "v", "disk format v"),
+            (Remedy::FormatAtOnce, "", "disk format VOLUME --yes"),
+            (Remedy::Heal, "", "disk heal"),
+            (Remedy::History, "v", "disk history v"),
+            (Remedy::Holders, "v", "disk holders v"),
+            (Remedy::KeepFileSystem("u".to_owned()), "v", "disk format v --keep u"),
+            (Remedy::ListVolumes, "", "disk local list"),
+            (Remedy::Release, "v", "disk release v"),
         ] {
             assert_eq!(command(&remedy, volume), line, "{remedy:?}");
         }

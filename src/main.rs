@@ -8,7 +8,7 @@ use incloud_disk::flexvolume::answer;
 use incloud_disk::host::census::reader;
 use incloud_disk::host::worker::parent;
 use incloud_disk::host::{own_process, worker};
-use incloud_disk::model::advice::word_remedies_by;
+use incloud_disk::model::advice::REMEDY_WORDS;
 use incloud_disk::operator::{self, RunsIn, Stage};
 use incloud_disk::supervisor::{self, Failing};
 use std::io::{IsTerminal, Write};
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
 
 /// Does what is wanted; returns the exit status.
 fn run() -> u8 {
-    word_remedies_by(advice::command);
+    let _ = REMEDY_WORDS.set(advice::command);
     let held = parent::hold_signals();
     own_process::keep_to_itself();
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();

@@ -11,21 +11,16 @@ pub enum Remedy {
     Adopt,
     /// From the server, if it is named.
     Detach(Option<String>),
-    /// By the id alone; with the name that is told apart so.
-    DetachById {
-        from: Option<String>,
-        called: Option<String>,
-    },
+    /// By the id alone, from this node; with the name that is settled so.
+    DetachById(Option<String>, Option<String>),
     DetachByForce,
-    Doctor {
-        as_root: bool,
-    },
+    Doctor,
+    DoctorAsRoot,
     /// Shows which processes of a lost disk would be ended.
     EndHolders,
     EndUsers,
-    Explain {
-        as_root: bool,
-    },
+    Explain,
+    ExplainAsRoot,
     /// Shows what would be formatted.
     Format,
     FormatAtOnce,
@@ -43,68 +38,52 @@ impl Remedy {
     /// Done to this volume, by its id or its name.
     #[must_use]
     pub fn of(self, volume: impl Display) -> Advice {
-        Advice(vec![Part::Remedy(self, Some(volume.to_string()))])
+        Advice(vec![Part::Remedy(self, volume.to_string())])
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Words(String),
-    Remedy(Remedy, Option<String>),
+    /// With the volume, if it is known.
+    Remedy(Remedy, String),
 }
 
 /// Words and remedies, in the order in which they are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice(Vec<Part>);
 
-impl Advice {
-    #[must_use]
-    pub fn and(mut self, more: impl Into<Self>) -> Self {
-        self.0.extend(more.into().0);
-        self
-    }
+/// Advice with other advice at each `{}`.
+#[must_use]
+pub fn advise<const N: usize>(words: &'static str, at: [Advice; N]) -> Advice {
+    let mut at = at.into_iter();
+    let all = words.split("{}").flat_map(|words| [Some(words.into()), at.next()]);
+    Advice(all.flatten().flat_map(|one: Advice| one.0).collect())
 }
 
 /// Words quote paths of tenants, names of processes, words of the cloud: they stay in one line.
-impl From<&str> for Advice {
-    fn from(words: &str) -> Self {
-        Self(vec![Part::Words(visible(words).into_owned())])
-    }
-}
-
-impl From<String> for Advice {
-    fn from(words: String) -> Self {
-        words.as_str().into()
+impl<T: AsRef<str>> From<T> for Advice {
+    fn from(words: T) -> Self {
+        Self(vec![Part::Words(visible(words.as_ref()).into_owned())])
     }
 }
 
 impl From<Remedy> for Advice {
     fn from(remedy: Remedy) -> Self {
-        Self(vec![Part::Remedy(remedy, None)])
+        remedy.of("")
     }
 }
 
-/// How a front end words a remedy, and the volume that it is for if one is known.
-pub type RemedyWords = fn(&Remedy, Option<&str>) -> String;
-
-static WORDS: OnceLock<RemedyWords> = OnceLock::new();
-
-/// Has all advice of this process worded by its front end.
-pub fn word_remedies_by(words: RemedyWords) {
-    let _ = WORDS.set(words);
-}
-
-/// What is said where no front end is.
-fn unworded(remedy: &Remedy, volume: Option<&str>) -> String {
-    volume.map_or_else(|| format!("{remedy:?}"), |volume| format!("{remedy:?} {volume}"))
-}
+/// The words of this process's front end for a remedy, and for the volume if it is not empty.
+pub static REMEDY_WORDS: OnceLock<fn(&Remedy, &str) -> String> = OnceLock::new();
 
 impl Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = WORDS.get().unwrap_or(&(unworded as RemedyWords));
+        // Without a front end a remedy is called as it is here.
+        let words = REMEDY_WORDS.get_or_init(|| |remedy, volume| format!("{remedy:?} {volume}"));
         self.0.iter().try_for_each(|part| match part {
             Part::Words(words) => f.write_str(words),
-            Part::Remedy(remedy, volume) => f.write_str(&words(remedy, volume.as_deref())),
+            Part::Remedy(remedy, volume) => f.write_str(words(remedy, volume).trim_end()),
         })
     }
 }
@@ -121,8 +100,8 @@ mod tests {
 
     #[test]
     fn words_stay_in_their_line_and_remedies_are_worded_where_they_stand() {
-        let advice = Advice::from("first\n").and(Remedy::Release.of("v-1")).and("; then\r");
-        assert_eq!(advice.to_string(), r"first\nRelease v-1; then\r");
+        let both = [Remedy::Release.of("v-1"), "{}\n".into()];
+        assert_eq!(advise("{}; then: {}!", both).to_string(), r"Release v-1; then: {}\n!");
         assert_eq!(Advice::from(Remedy::Heal).to_string(), "Heal");
     }
 }

@@ -7,6 +7,7 @@ use crate::driver::attachment::detach::{self, Force};
 use crate::driver::guard::end_users;
 use crate::driver::mount::release;
 use crate::driver::operation::Outcome;
+use crate::model::advice::advise;
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, VolumeId};
 use std::time::Duration;
@@ -53,7 +54,7 @@ pub(super) fn detach(
 fn not_again(error: Error) -> Error {
     let again =
         "what has it open waits for its disk, and the same command once more ends that with errors";
-    let hint = error.hint.clone().map(|hint| hint.and("; ").and(again));
+    let hint = error.hint.clone().map(|hint| advise("{}; {}", [hint, again.into()]));
     error.hint(hint.unwrap_or_else(|| again.into()))
 }
 

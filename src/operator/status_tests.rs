@@ -1,6 +1,6 @@
 use super::*;
 use crate::advice;
-use crate::model::advice::word_remedies_by;
+use crate::model::advice::REMEDY_WORDS;
 use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::model::ids::{ConsumerId, VolumeName};
 use crate::model::mount::mountinfo::MountTable;
@@ -189,7 +189,7 @@ fn the_last_call_is_told_in_a_line() {
 
 #[test]
 fn a_script_gets_whole_cells_and_a_line_for_each_volume() {
-    word_remedies_by(advice::command);
+    let _ = REMEDY_WORDS.set(advice::command);
     let mut odd = facts("v2");
     odd.name = None;
     odd.pods.clear();

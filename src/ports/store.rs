@@ -1,7 +1,7 @@
 //! What a machine remembers between calls, and what its calls share.
 
 use crate::clock::Deadline;
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Advice, Remedy, advise};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::record::VolumeRecord;
@@ -105,9 +105,10 @@ pub struct StuckProcess {
 /// What ends a process that hangs on a volume's disk.
 #[must_use]
 pub fn what_ends_it() -> Advice {
-    Advice::from("it was killed and ends when what it waits for comes back (the kernel's log has the reason); `")
-        .and(Remedy::DetachByForce)
-        .and("` gives the disk up")
+    advise(
+        "it was killed and ends when what it waits for comes back (the kernel's log has the reason); `{}` gives the disk up",
+        [Remedy::DetachByForce.into()],
+    )
 }
 
 /// Answers of the cloud that processes share. An answer also serves calls that begin a moment after it was asked for.

@@ -2,7 +2,7 @@
 //! its wait.
 
 use crate::driver::{Context, shield};
-use crate::model::advice::Remedy;
+use crate::model::advice::{Remedy, advise};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::shield::own_map::{MapState, OwnMap};
@@ -20,9 +20,7 @@ pub(crate) fn must_not_wait(maps: &dyn Maps, id: &VolumeId) -> Result<()> {
         "the map {name} of volume {id} {}: an unmount would wait too",
         state.words()
     ))
-    .hint(Remedy::Release.of(id).and(
-        " ends the wait with errors, and unmounts it; what was written and has not reached the disk is lost then",
-    )))
+    .hint(advise("{} ends the wait with errors, and unmounts it; what was written and has not reached the disk is lost then", [Remedy::Release.of(id)])))
 }
 
 /// Takes the map off the volume's disk, which nothing uses any more. A map that has no disk, and that
@@ -45,7 +43,7 @@ pub(crate) fn take_off(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId) -> Resu
                 "the map {} of volume {id} is still in use: it is open {} times",
                 now.kernel_name, now.opened
             ))
-            .hint(Remedy::Holders.of(id).and(" shows who has it")))
+            .hint(advise("{} shows who has it", [Remedy::Holders.of(id)])))
         }
         Err(error) => Err(error),
     }

@@ -6,7 +6,7 @@ use crate::driver::guard::remote_mark::millis_since_boot;
 use crate::driver::lookup::find_disk;
 use crate::driver::operation::moment;
 use crate::driver::shield::{self, Returned};
-use crate::model::advice::Remedy;
+use crate::model::advice::{Remedy, advise};
 use crate::model::disk::device::Device;
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::disk::journal::one_moment::Sameness;
@@ -214,10 +214,8 @@ fn goes_on_as_without_a_map(
     };
     let name = &map.kernel_name;
     let reason = format!("what is asked of {name} fails, for its disk is not proven: {why}");
-    let way = Remedy::Release
-        .of(id)
-        .and(" takes it from what uses it; the next mount looks at the disk anew");
-    Err(Error::refused(reason).hint(way))
+    let way = "{} takes it from what uses it; the next mount looks at the disk anew";
+    Err(Error::refused(reason).hint(advise(way, [Remedy::Release.of(id)])))
 }
 
 /// Why the disk under a map whose request failed may be written meanwhile.

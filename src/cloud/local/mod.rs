@@ -14,7 +14,7 @@ pub mod store;
 use self::store::{Shelf, VolumeFile};
 use crate::failpoints;
 use crate::host::{device_nodes, kernel};
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Remedy, advise};
 use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::model::disk::device::{Device, Identity};
 use crate::model::error::{Error, Kind, Result};
@@ -133,7 +133,7 @@ impl<'a> LocalCloud<'a> {
                 Kind::Missing,
                 format!("volume {id} has no disk on this machine"),
             )
-            .hint(Advice::from(Remedy::ListVolumes).and(" shows where it is attached")));
+            .hint(advise("{} shows where it is attached", [Remedy::ListVolumes.into()])));
         };
         let pulled = pull::pull(&self.shelf, self.devices, id, &disk)?;
         self.shelf.remove_link(id, &disk)?;
@@ -150,7 +150,7 @@ impl<'a> LocalCloud<'a> {
     fn existing(&self, id: &VolumeId) -> Result<VolumeFile> {
         self.shelf.load(id)?.ok_or_else(|| {
             Error::new(Kind::Missing, format!("volume {id} does not exist in the local cloud"))
-                .hint(Advice::from(Remedy::ListVolumes).and(" shows those that do"))
+                .hint(advise("{} shows those that do", [Remedy::ListVolumes.into()]))
         })
     }
 

@@ -44,15 +44,7 @@ impl KnownSecrets {
 
     /// The same for an error.
     pub(super) fn error_without(&self, error: &Error) -> Error {
-        let redaction = self.redaction(|_| true);
-        Error {
-            cause: redaction.redacted(&error.cause).into_owned(),
-            hint: error
-                .hint
-                .as_ref()
-                .map(|hint| redaction.redacted(&hint.to_string()).into_owned().into()),
-            ..error.clone()
-        }
+        self.redaction(|_| true).error_without(error)
     }
 
     /// Takes out of an answer's data what is known and can be nothing else: a password that is also the name

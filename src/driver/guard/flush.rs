@@ -5,7 +5,7 @@
 //! that shares with the machine's own mount takes that along.
 
 use crate::context::Context;
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Remedy, advise};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -119,11 +119,7 @@ fn tell_once(
         ),
         Err(also) => {
             tracing::error!(%error, %also, "written data is lost, and this cannot be remembered");
-            let what = format!(
-                "data that programs wrote did not reach the disk, and that this was told cannot be remembered ({}); mend that, or: ",
-                also.cause
-            );
-            error.hint(Advice::from(what).and(Remedy::Release.of(id)))
+            error.hint(advise("data that programs wrote did not reach the disk, and that this was told cannot be remembered ({}); mend that, or: {}", [also.cause.into(), Remedy::Release.of(id)]))
         }
     })
 }

@@ -15,7 +15,7 @@ pub(crate) mod refusal;
 pub mod remote_mark;
 use crate::context::Context;
 use crate::lookup::{disk_numbers, find_disk};
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Remedy, advise};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, plain};
@@ -137,7 +137,7 @@ pub(super) fn busy(cx: &Context<'_>, id: Option<&VolumeId>, mount: &Mount, error
         let word = |one: &Mount| format!("{} (umount {})", words(one), plain(&one.target));
         (format!(": other mounts stand on it: {}", named(&on_it, word)), "take them off first")
     };
-    let or_release = |id| Advice::from(end).and(", or: ").and(Remedy::Release.of(id));
+    let or_release = |id| advise("{}, or: {}", [end.into(), Remedy::Release.of(id)]);
     Error { cause: error.cause + &who, ..error }.hint(id.map_or_else(|| end.into(), or_release))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::lookup::disk_numbers;
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Advice, Remedy, advise};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::policy::GuardMode;
@@ -105,8 +105,7 @@ pub(crate) fn refuse_for(
         tracing::warn!(volume, what, reason, count = refusal.count, "refused");
     }
     let way = way_out_of(cx, tear_down, id);
-    let mut error =
-        Error::new(Kind::Guarded, reason).hint(Advice::from(format!("{BY_HAND}, ")).and(way));
+    let mut error = Error::new(Kind::Guarded, reason).hint(advise("{}, {}", [BY_HAND.into(), way]));
     error.is_repeated = refusal.is_repeated();
     Err(error)
 }
@@ -115,14 +114,14 @@ pub(crate) fn refuse_for(
 /// mounts, and no container's: those keep the disk until it is taken away.
 fn way_out_of(cx: &Context<'_>, tear_down: &TearDown, id: Option<&VolumeId>) -> Advice {
     let Some(id) = id else { return "or until a person unmounts it".into() };
-    let or = Advice::from("or, although that breaks what uses it: ");
     let (force, release) = (Remedy::DetachByForce.of(id), Remedy::Release.of(id));
-    match tear_down {
-        TearDown::Detach => or.and(force),
-        TearDown::Unstage if !disk_numbers::is_mounted_here(cx, id) => or.and(force),
-        TearDown::Unstage => or.and(release).and(" and then ").and(force),
-        TearDown::Unpublish(_) => or.and(release),
-    }
+    let way = match tear_down {
+        TearDown::Detach => force,
+        TearDown::Unstage if !disk_numbers::is_mounted_here(cx, id) => force,
+        TearDown::Unstage => advise("{} and then {}", [release, force]),
+        TearDown::Unpublish(_) => release,
+    };
+    advise("or, although that breaks what uses it: {}", [way])
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::lookup::disk_numbers::{self, told_by_statfs};
 use crate::lookup::memory::{self, staged};
 use crate::lookup::other_kubelets::is_anothers;
 use crate::lookup::{attachment_view, find_disk, find_volume, locking};
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Remedy, advise};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
@@ -110,12 +110,10 @@ fn adopt(
             "its disk {} is gone, and whose it was is not recorded",
             mount.disk
         ))
-        .hint(
-            Advice::from(
-                "when the volume is attached again and no other machine mounted it meanwhile: ",
-            )
-            .and(Remedy::Adopt.of(name)),
-        ));
+        .hint(advise(
+            "when the volume is attached again and no other machine mounted it meanwhile: {}",
+            [Remedy::Adopt.of(name)],
+        )));
     }
     let (id, disk) = volume_behind(cx, name, mount)?;
     let _lock = locking::lock(cx, &id)?;
@@ -170,9 +168,10 @@ fn volume_behind(cx: &Context<'_>, name: &VolumeName, mount: &Mount) -> Result<(
     let number = mount.disk;
     let Some((id, disk)) = proven.pop() else {
         return Err(Error::refused(format!("disk {number} shows no volume of this machine")).hint(
-            Advice::from("is it attached by the cloud's word? ")
-                .and(Remedy::Explain { as_root: false })
-                .and(" says what is known"),
+            advise(
+                "is it attached by the cloud's word? {} says what is known",
+                [Remedy::Explain.into()],
+            ),
         ));
     };
     if let Some((other, _)) = proven.pop() {

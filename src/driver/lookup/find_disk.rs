@@ -9,7 +9,7 @@
 
 use crate::context::Context;
 use crate::lookup::attachment_view;
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Remedy, advise};
 use crate::model::disk::device::{Device, Identity, Proof};
 use crate::model::disk::transport::Admission;
 use crate::model::error::{Error, Kind, Result};
@@ -153,10 +153,7 @@ fn tell_apart(
             "{wanted} is all that the disk shows of volume {id}, and it is not the only one: {}; {why}",
             all.join(", ")
         ))
-        .hint(
-            Advice::from("detach the volume that is not needed here in the cloud (openstack server remove volume), or from another machine: ")
-                .and(Remedy::DetachById { from: None, called: None }.of("<volumeID>")),
-        ))
+        .hint(advise("detach the volume that is not needed here in the cloud (openstack server remove volume), or from another machine: {}", [Remedy::DetachById(None, None).of("<volumeID>")])))
     };
     let attached = match attached_with_serial_of(cx, id) {
         Ok(attached) => attached,

@@ -3,7 +3,7 @@
 
 use crate::context::Context;
 use crate::lookup::memory;
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Remedy, advise};
 use crate::model::disk::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
@@ -205,7 +205,7 @@ pub fn settle_name(cx: &Context<'_>, id: &VolumeId, name: &VolumeName) -> Result
             "the name {name} is recorded for volume {other}: it may mean that one too; {id} is detached",
             other = other.id
         ))
-        .hint(Advice::from("if that one is meant: ").and(Remedy::DetachById { from: None, called: None }.of(&other.id))));
+        .hint(advise("if that one is meant: {}", [Remedy::DetachById(None, None).of(&other.id)])));
     }
     if cx.cloud.volume(id, cx.deadline)?.is_some() {
         match cx.cloud.note(id, &[Note::Name(Some(name))], cx.deadline) {
@@ -264,10 +264,10 @@ pub(crate) fn refuse_another_at(
             return Err(Error::refused(format!(
                 "at {folder} volume {other} is mounted, and not {id}"
             ))
-            .hint(
-                Advice::from(Remedy::Explain { as_root: false })
-                    .and(" says how it came there; it is left as it is"),
-            ));
+            .hint(advise(
+                "{} says how it came there; it is left as it is",
+                [Remedy::Explain.into()],
+            )));
         }
     }
     Ok(())
@@ -354,14 +354,7 @@ fn in_doubt<'a>(
 ) -> Error {
     let ids: Vec<_> = ids.into_iter().map(VolumeId::as_str).collect();
     Error::new(Kind::Refused, format!("the name {name} {how}: it may mean {}", ids.join(" or ")))
-        .hint(
-            Advice::from("look which volumeID its PersistentVolume has, and detach that one: ")
-                .and(
-                    Remedy::DetachById { from: None, called: Some(name.to_string()) }
-                        .of("<volumeID>"),
-                )
-                .and(", also if it is attached no more"),
-        )
+        .hint(advise("look which volumeID its PersistentVolume has, and detach that one: {}, also if it is attached no more", [Remedy::DetachById(None, Some(name.to_string())).of("<volumeID>")]))
 }
 
 fn only_one(
@@ -374,10 +367,10 @@ fn only_one(
     }
     let list: Vec<_> = found.iter().map(|volume| volume.id.as_str()).collect();
     Err(Error::new(Kind::Refused, format!("several volumes {how} ({name}): {}", list.join(", ")))
-        .hint(
-            Advice::from("detach the one you mean by its id: ")
-                .and(Remedy::DetachById { from: None, called: None }),
-        ))
+        .hint(advise(
+            "detach the one you mean by its id: {}",
+            [Remedy::DetachById(None, None).into()],
+        )))
 }
 
 #[cfg(test)]

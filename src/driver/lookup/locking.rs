@@ -1,7 +1,7 @@
 //! What earlier calls left behind on a disk that hangs, and locks that are not given back.
 
 use crate::context::Context;
-use crate::model::advice::Advice;
+use crate::model::advice::advise;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -59,7 +59,7 @@ pub(crate) fn nothing_hangs(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     let disks = cx.host.devices.search(&cx.cloud.identity(id))?;
     match left.iter().find(|one| concerns(one, &disks)) {
         Some(one) => Err(Error::new(Kind::Busy, format!("an earlier call's {}", one.description))
-            .hint(Advice::from("nothing new is begun there; ").and(one.what_ends_it.clone()))),
+            .hint(advise("nothing new is begun there; {}", [one.what_ends_it.clone()]))),
         None => Ok(()),
     }
 }

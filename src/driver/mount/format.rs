@@ -9,7 +9,7 @@ use crate::guard::{free_disks, remote_mark};
 use crate::heal::recovery;
 use crate::lookup::find_disk::{self, must_be_allowed};
 use crate::lookup::locking;
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Remedy, advise};
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::FormatRequester;
@@ -107,7 +107,7 @@ pub fn keep(cx: &Context<'_>, volume: &Volume, uuid: &str) -> Result<OnDisk> {
             before.disk.kernel_name,
             found.uuid
         ))
-        .hint(Remedy::Format.of(&volume.id).and(" shows what is on the disk")));
+        .hint(advise("{} shows what is on the disk", [Remedy::Format.of(&volume.id)])));
     }
     tracing::warn!(volume = %volume.id, disk = %before.disk.kernel_name, uuid, "accepted by a person: another file system than at the last mount");
     cx.store.records.update(&volume.id, |record| {
@@ -229,10 +229,7 @@ fn format(
             Kind::Host,
             format!("mkfs.{kind} reported success, but {} holds {other}", disk.kernel_name),
         )
-        .hint(
-            Advice::from("remove mkfsOptions from the PersistentVolume; then, if nothing on the disk is needed: ")
-                .and(Remedy::Format.of(&volume.id)),
-        )),
+        .hint(advise("remove mkfsOptions from the PersistentVolume; then, if nothing on the disk is needed: {}", [Remedy::Format.of(&volume.id)]))),
     }
 }
 
@@ -305,11 +302,10 @@ pub(crate) fn file_system_uuid(id: &VolumeId) -> String {
 /// The refusal to format, with the way out.
 pub(crate) fn not_ours(volume: &Volume, disk: &Device, what: &str) -> Error {
     let (name, id) = (&disk.kernel_name, &volume.id);
-    Error::refused(format!("{name} holds {what}")).hint(
-        Advice::from("only a blank disk is formatted; if the data may go: ")
-            .and(Remedy::Format.of(id))
-            .and(" (shows what is there first)"),
-    )
+    Error::refused(format!("{name} holds {what}")).hint(advise(
+        "only a blank disk is formatted; if the data may go: {} (shows what is there first)",
+        [Remedy::Format.of(id)],
+    ))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! alone does not tell: it stays for a while after the cloud has taken the volume back.
 
 use crate::context::Context;
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Remedy, advise};
 use crate::model::cloud::attachment_state::VolumePhase;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeId};
@@ -40,9 +40,7 @@ pub(crate) fn sole_writer(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Clou
              survives two writers: it is not mounted read-write"
         ),
     )
-    .hint(Remedy::Detach(Some(server.to_string())).of(id).and(
-        "; or let every node mount it read-only, with the option share: read-only in the PersistentVolume",
-    )))
+    .hint(advise("{}; or let every node mount it read-only, with the option share: read-only in the PersistentVolume", [Remedy::Detach(Some(server.to_string())).of(id)])))
 }
 
 /// After the mark was left: a detach that was asked for before it is under way by now, or done.
@@ -94,14 +92,14 @@ fn stays(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) -> Result<()>
         (
             Kind::Refused,
             format!("does not list volume {id} ({status}) at this server, {server}"),
-            Advice::from("if it stays so: ")
-                .and(Remedy::DetachById { from: Some(node.to_string()), called: None }.of(id))
-                .and(", and delete the pod, so that its volume is attached again"),
+            advise(
+                "if it stays so: {}, and delete the pod, so that its volume is attached again",
+                [Remedy::DetachById(Some(node.to_string()), None).of(id)],
+            ),
         )
     };
     let cause = format!("{volumes_side} {how}: its disk is here still, and is not to be used");
-    Err(Error::new(kind, cause)
-        .hint(Advice::from("once it is attached anew it is mounted; ").and(end)))
+    Err(Error::new(kind, cause).hint(advise("once it is attached anew it is mounted; {}", [end])))
 }
 
 /// The cloud does not answer. A volume that it gives to one server alone needs no word of it.

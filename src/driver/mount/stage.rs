@@ -8,7 +8,7 @@ use crate::heal::{self, recovery};
 use crate::lookup::find_disk::{self, must_be_allowed};
 use crate::lookup::memory::{self, staged};
 use crate::lookup::{disk_numbers, find_volume, locking};
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Remedy, advise};
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::{Device, Proof};
 use crate::model::disk::formatting::leaves_room;
@@ -375,10 +375,7 @@ fn refuse_changed_file_system(
          and the volume has not been detached since",
         disk.kernel_name, last.uuid
     ))
-    .hint(
-        Advice::from("find out whether this is the volume's disk and who changed it; if this file system is the right one: ")
-            .and(Remedy::KeepFileSystem(uuid.clone()).of(id)),
-    ))
+    .hint(advise("find out whether this is the volume's disk and who changed it; if this file system is the right one: {}", [Remedy::KeepFileSystem(uuid.clone()).of(id)])))
 }
 
 /// A cut serial can be another volume's. Our file systems carry their volume's id as UUID: one

@@ -3,7 +3,7 @@
 
 use super::flags;
 use super::message::{Command, MapTarget, Message};
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Remedy, advise};
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::shield::map_uuid::MapUuid;
@@ -175,9 +175,6 @@ impl<'a> Control<'a> {
     fn hangs(&self) -> Error {
         let (map, seconds) = (&self.uuid, DRAINS.as_secs());
         Error::new(Kind::Busy, format!("suspend the map {map}: its disk has not answered what was asked of it before for {seconds} s"))
-            .hint(
-                Advice::from("nothing was changed; the next call comes to it again, and a disk that does not answer is given up by: ")
-                    .and(Remedy::DetachByForce),
-            )
+            .hint(advise("nothing was changed; the next call comes to it again, and a disk that does not answer is given up by: {}", [Remedy::DetachByForce.into()]))
     }
 }

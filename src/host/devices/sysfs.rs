@@ -3,7 +3,7 @@
 
 use crate::device_mapper::seen::{self, SeenMap};
 use crate::files::{errno_of, is_absence};
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Advice, Remedy, advise};
 use crate::model::disk::device::{Device, DeviceNumber, Identity, Proof, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::ids::shows_a_uuid;
@@ -396,13 +396,10 @@ pub(super) fn waits(map: &SeenMap, what: &str) -> Doubt {
     let volume = map.uuid.volume();
     Doubt {
         state: format!("{}, the map of volume {volume}, {what}", map.kernel_name),
-        way: Some(
-            Remedy::Release
-                .of(volume)
-                .and(" ends the wait with errors, and unmounts it; ")
-                .and(Remedy::DetachByForce.of(volume))
-                .and(" ends it and leaves the mounts, which a heal moves when the disk is back"),
-        ),
+        way: Some(advise(
+            "{} ends the wait with errors, and unmounts it; {} ends it and leaves the mounts, which a heal moves when the disk is back",
+            [Remedy::Release.of(volume), Remedy::DetachByForce.of(volume)],
+        )),
         is_pause: true,
     }
 }

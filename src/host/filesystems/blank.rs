@@ -3,7 +3,7 @@
 
 use super::place_reader::{self, PlaceReader};
 use super::samples::{sampled, unread};
-use crate::model::advice::{Advice, Remedy};
+use crate::model::advice::{Remedy, advise};
 use crate::model::disk::contents::blank::{self, Extent};
 use crate::model::disk::contents::{self, Contents, Read, places};
 use crate::model::disk::device::Device;
@@ -90,10 +90,7 @@ fn too_slow(device: &Device, done: usize, all: usize, deadline: Deadline) -> Err
         Kind::Timeout,
         format!("{name} answered {done} of {all} reads within {seconds} s: whether it is blank is not proven, and it is not formatted"),
     )
-    .hint(
-        Advice::from("the next call tries again; if the disk stays that slow, a person can format it: ")
-            .and(Remedy::FormatAtOnce),
-    )
+    .hint(advise("the next call tries again; if the disk stays that slow, a person can format it: {}", [Remedy::FormatAtOnce.into()]))
 }
 
 /// Numbers that a tenant who knows this program cannot foresee.

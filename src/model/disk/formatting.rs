@@ -1,7 +1,7 @@
 //! Whether a volume's disk may get a new file system: the whole decision about everything but the
 //! disk's contents, in one place, for the driver and for people.
 
-use crate::advice::{Advice, Remedy};
+use crate::advice::{Advice, Remedy, advise};
 use crate::ids::{ServerId, VolumeId};
 use serde::Serialize;
 use std::fmt;
@@ -129,14 +129,14 @@ pub fn objections(facts: &Facts<'_>) -> Vec<Objection> {
             format!(
                 "{disk} is attached to server {other} too, which may use it or be formatting it"
             ),
-            Advice::from("detach it there first: ")
-                .and(Remedy::Detach(Some(other.to_string())).of(id)),
+            advise("detach it there first: {}", [Remedy::Detach(Some(other.to_string())).of(id)]),
         ));
     }
     let person = |cause: String| Objection {
         cause,
-        hint: Advice::from("nothing was changed; ").and(Remedy::Format.of(id)).and(
-            " shows what is known of it, and with --yes it gets a new file system all the same",
+        hint: advise(
+            "nothing was changed; {} shows what is known of it, and with --yes it gets a new file system all the same",
+            [Remedy::Format.of(id)],
         ),
         yields_to_a_person: true,
     };

@@ -1,7 +1,7 @@
 //! Whether a mount stands on a dead disk: told by what the kernel still has at the mount's number,
 //! never by how the mount behaves. A dead mount answers `stat`, and on older kernels takes writes.
 
-use crate::advice::Advice;
+use crate::advice::{Advice, advise};
 use crate::disk::device::DeviceNumber;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -113,8 +113,7 @@ impl MountVerdict {
                      the pods elsewhere"
                         .into()
                 });
-                let stays = "a disk that is not proven dead is not replaced, for it may only be slow: ";
-                Some(Advice::from(stays).and(way).and("; the next call heals"))
+                Some(advise("a disk that is not proven dead is not replaced, for it may only be slow: {}; the next call heals", [way]))
             }
             Self::Foreign(_) => Some(
                 format!(

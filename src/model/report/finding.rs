@@ -1,6 +1,6 @@
 //! What a look at a machine found, one thing at a time, and how to put it right.
 
-use crate::advice::{Advice, Remedy};
+use crate::advice::{Remedy, advise};
 use crate::error::Error;
 use serde::Serialize;
 use std::fmt;
@@ -72,7 +72,7 @@ impl Finding {
 
     /// Only root can check it.
     pub fn skipped(check: &'static str, why: impl Into<String>) -> Self {
-        let fix = Some(Advice::from("run: ").and(Remedy::Doctor { as_root: true }).to_string());
+        let fix = Some(advise("run: {}", [Remedy::DoctorAsRoot.into()]).to_string());
         Self { check, level: Level::Skipped, found: why.into(), fix }
     }
 

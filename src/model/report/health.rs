@@ -174,7 +174,7 @@ fn ambiguous(facts: &VolumeFacts) -> Option<Ruling> {
             ),
             because: why.clone(),
             next,
-            command: Some(Remedy::Explain { as_root: false }.of(name_of(facts))),
+            command: Some(Remedy::Explain.of(name_of(facts))),
         });
     }
     let doubt = |mount: &MountFact| {
@@ -433,13 +433,15 @@ fn unknown(facts: &VolumeFacts) -> Option<Ruling> {
         });
     }
     let is_elsewhere = matches!(&facts.disk, DiskFact::None) && facts.mounts.is_empty();
-    let (what, why, as_root) = match (&facts.disk, &facts.unseen_mounts, &facts.cloud) {
-        (DiskFact::Unseen { why, .. }, _, _) => ("its disk", why, true),
-        (_, Some(why), _) => ("who has it mounted, and who uses it,", why, true),
-        (_, None, CloudFact::Unknown { why }) if is_elsewhere => ("where it is", why, false),
+    let (what, why, explain) = match (&facts.disk, &facts.unseen_mounts, &facts.cloud) {
+        (DiskFact::Unseen { why, .. }, _, _) => ("its disk", why, Remedy::ExplainAsRoot),
+        (_, Some(why), _) => ("who has it mounted, and who uses it,", why, Remedy::ExplainAsRoot),
+        (_, None, CloudFact::Unknown { why }) if is_elsewhere => {
+            ("where it is", why, Remedy::Explain)
+        }
         _ => match (&facts.unseen_users, &facts.record.unseen) {
-            (Some(why), _) => ("who has files of its lost disk open", why, true),
-            (None, Some(why)) => ("the driver's record of it", why, true),
+            (Some(why), _) => ("who has files of its lost disk open", why, Remedy::ExplainAsRoot),
+            (None, Some(why)) => ("the driver's record of it", why, Remedy::ExplainAsRoot),
             (None, None) => return None,
         },
     };
@@ -447,13 +449,13 @@ fn unknown(facts: &VolumeFacts) -> Option<Ruling> {
         health: Health::Unknown,
         consequence: format!("Whether it is well is not known: {what} could not be seen."),
         because: format!("{what} could not be seen: {why}"),
-        next: if as_root {
+        next: if explain == Remedy::ExplainAsRoot {
             "run it as root".to_owned()
         } else {
-            let doctor = Advice::from(Remedy::Doctor { as_root });
+            let doctor = Advice::from(Remedy::Doctor);
             format!("ask again when the cloud answers; {doctor} says what keeps it from that")
         },
-        command: Some(Remedy::Explain { as_root }.of(id)),
+        command: Some(explain.of(id)),
     })
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::advice::advise;
 use crate::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::ids::{ConsumerId, VolumeId};
 use crate::mount::mountinfo::MountTable;
@@ -160,7 +161,7 @@ fn what_cannot_be_told_is_ambiguous_before_all_else() {
 
 #[test]
 fn a_map_that_waits_is_a_pause_and_says_what_ends_it() {
-    let way = Some(Remedy::Release.of("v1").and(" ends the wait"));
+    let way = Some(advise("{} ends the wait", [Remedy::Release.of("v1")]));
     let doubt = Doubt { way, is_pause: true, ..Doubt::new("dm-0 waits for its disk") };
     let mounts = vec![mount(Role::Global, MountVerdict::NotProvenDead(doubt))];
     let mut seen = facts(DiskFact::None, mounts);
@@ -367,7 +368,7 @@ fn a_process_with_files_of_the_lost_disk_makes_it_half_healed() {
 fn what_could_not_be_seen_is_not_well() {
     let mut unseen = facts(disk("7:1"), three(&MountVerdict::Healthy));
     unseen.unseen_mounts = Some("only root sees all processes".to_owned());
-    is(&unseen, Health::Unknown, &["only root sees", "Explain { as_root: true } v1"]);
+    is(&unseen, Health::Unknown, &["only root sees", "ExplainAsRoot v1"]);
     is(&facts(DiskFact::None, Vec::new()), Health::Unknown, &["it does not answer"]);
     let here = facts(disk("7:1"), three(&MountVerdict::Healthy));
     is(&here, Health::Ok, &[]);

@@ -1,5 +1,6 @@
 //! What must not leave a machine: secrets that are known, and what looks like one, taken out of a text.
 
+use crate::error::Error;
 use crate::text::{html_escaped, percent_encoded, visible};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use percent_encoding::percent_decode_str;
@@ -99,6 +100,13 @@ impl Redaction {
         known.sort();
         known.dedup();
         Self { known }
+    }
+
+    /// The error without them.
+    #[must_use]
+    pub fn error_without(&self, error: &Error) -> Error {
+        let hint = error.hint.as_ref().map(|hint| self.redacted(&hint.to_string()).as_ref().into());
+        Error { cause: self.redacted(&error.cause).into_owned(), hint, ..error.clone() }
     }
 
     /// The text without them.

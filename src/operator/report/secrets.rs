@@ -69,13 +69,5 @@ fn of_the_environment() -> Vec<String> {
 pub(super) fn without_values(error: &Error) -> Error {
     let texts =
         app::configuration_places().into_iter().filter_map(|path| files::read_text(path).ok());
-    let values = Redaction::of(texts.flat_map(|text| values_in(&text)));
-    Error {
-        cause: values.redacted(&error.cause).into_owned(),
-        hint: error
-            .hint
-            .as_ref()
-            .map(|hint| values.redacted(&hint.to_string()).into_owned().into()),
-        ..error.clone()
-    }
+    Redaction::of(texts.flat_map(|text| values_in(&text))).error_without(error)
 }
