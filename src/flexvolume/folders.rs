@@ -17,6 +17,7 @@ pub const LAYOUT: Layout = Layout {
     stages: GLOBAL,
     consumers: PODS,
     published: IN_POD,
+    shares_published: false,
     parts: "volume-subpaths",
     for_containers: ["etc-hosts", "containers"],
 };
@@ -126,6 +127,20 @@ mod tests {
         assert_eq!(uid.as_str(), "1-2");
         assert_eq!(global_of(&pod).path(), folder.target.path());
         assert_eq!(either(folder.target.path().to_str().unwrap()).unwrap(), folder);
+    }
+
+    #[test]
+    fn a_folder_of_csi_is_no_folder_of_ours() {
+        let faces = crate::app::FACES;
+        for path in [
+            "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/pv",
+            "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/pv/mount",
+            "/var/lib/kubelet/plugins/kubernetes.io/csi/pv/pv/globalmount",
+        ] {
+            assert_eq!(faces.place_of(Path::new(path)), None, "{path}");
+        }
+        let part = Path::new("/var/lib/kubelet/pods/u/volume-subpaths/pv/main/0");
+        assert!(faces.place_of(part).is_some() && faces.name_of_own(part).is_none());
     }
 
     #[test]

@@ -69,6 +69,19 @@ impl Faces {
         self.face_of(path).map(|(_, kind, name)| (kind, name))
     }
 
+    /// The volume's name, if only this driver's volumes are in such folders. What is mounted in a folder that
+    /// drivers share is anyone's until its disk says more.
+    #[must_use]
+    pub fn name_of_own(&self, path: &Path) -> Option<VolumeName> {
+        let (face, kind, name) = self.face_of(path)?;
+        let is_own = match kind {
+            FolderKind::Stage => true,
+            FolderKind::Consumer(_) => !face.layout.shares_published,
+            FolderKind::Part(_) => false,
+        };
+        is_own.then_some(name)
+    }
+
     /// The orchestrator's root above a path of one of the volumes that it has in its folders, ours or
     /// another driver's.
     #[must_use]
@@ -103,6 +116,7 @@ pub const OF_TESTS: Faces = Faces(&[
             stages: "plugins/stages",
             consumers: "pods",
             published: "volumes/ours~disk",
+            shares_published: false,
             parts: "volume-subpaths",
             for_containers: ["etc-hosts", "containers"],
         },
@@ -113,7 +127,8 @@ pub const OF_TESTS: Faces = Faces(&[
         layout: Layout {
             stages: "plugins/second",
             consumers: "pods",
-            published: "volumes/second~disk",
+            published: "volumes/every~driver",
+            shares_published: true,
             parts: "volume-subpaths",
             for_containers: ["etc-hosts", "containers"],
         },
@@ -124,3 +139,25 @@ pub const OF_TESTS: Faces = Faces(&[
         },
     },
 ]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_drivers_share_proves_no_mount_to_be_ours() {
+        let tells = |path: &str| {
+            let path = Path::new(path);
+            (OF_TESTS.place_of(path).is_some(), OF_TESTS.name_of_own(path).is_some())
+        };
+        for own in
+            ["/k/plugins/second/pv", "/k/plugins/stages/pv", "/k/pods/u/volumes/ours~disk/pv"]
+        {
+            assert_eq!(tells(own), (true, true), "{own}");
+        }
+        for shared in ["/k/pods/u/volumes/every~driver/pv", "/k/pods/u/volume-subpaths/pv/main/0"] {
+            assert_eq!(tells(shared), (true, false), "{shared}");
+        }
+        assert_eq!(tells("/k/pods/u/volumes/other~disk/pv"), (false, false));
+    }
+}

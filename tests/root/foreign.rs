@@ -107,6 +107,25 @@ fn waitforattach_looks_at_the_global_folder_behind_a_linked_root_too() {
     nothing_is_left(&node, &[&volume]);
 }
 
+/// All drivers' volumes are in the folders of CSI, and a part of any in that of parts.
+#[test]
+fn a_volume_of_another_driver_in_a_folder_that_all_share_is_none_of_ours() {
+    needs!(mounts);
+    let node = Node::new();
+    let pod = node.kubelet_root().join("pods").join(POD);
+    let volume = pod.join("volumes/kubernetes.io~csi/pv-1/mount");
+    let part = pod.join("volume-subpaths/pv-1/main/0");
+    cover_with_tmpfs(&volume);
+    make_folder(&part);
+    run("mount", &["--bind", volume.to_str().unwrap(), part.to_str().unwrap()]);
+    let text = node.verb(&["status", "--json"]).unwrap();
+    let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(found["volumes"], serde_json::json!([]), "{found:#}");
+    for folder in [&part, &volume] {
+        uncover(folder);
+    }
+}
+
 #[test]
 fn links_below_the_root_are_not_followed() {
     needs!(mounts);

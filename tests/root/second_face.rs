@@ -34,6 +34,7 @@ const SECOND: Face = Face {
         stages: "plugins/second/stages",
         consumers: "pods",
         published: "volumes/second~disk",
+        shares_published: false,
         parts: "volume-subpaths",
         for_containers: ["etc-hosts", "containers"],
     },

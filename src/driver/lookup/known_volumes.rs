@@ -37,14 +37,13 @@ pub fn here(cx: &Context<'_>, typed: TypedName<'_>) -> Vec<KnownVolume> {
     let table = cx.host.mounts.table().unwrap_or_default();
     for mount in table.mounts() {
         let place = cx.faces.place_of(&mount.target);
-        let label = label::owner_of(mount);
-        let by_folder = |(_, name): &(FolderKind, VolumeName)| {
-            find_volume::volume_mounted_at(cx, name, &mount.target).ok().flatten()
-        };
-        let id = label.or_else(|| place.as_ref().and_then(by_folder));
-        let one = match (&id, &place) {
+        let own = cx.faces.name_of_own(&mount.target);
+        let by_folder =
+            |name: &VolumeName| find_volume::volume_mounted_at(cx, name, &mount.target).ok()?;
+        let id = label::owner_of(mount).or_else(|| own.as_ref().and_then(by_folder));
+        let one = match (&id, &own) {
             (Some(id), _) => known.volume(id),
-            (None, Some((_, name))) => known.without_id(name),
+            (None, Some(name)) => known.without_id(name),
             (None, None) => continue,
         };
         if let Some((kind, name)) = place {
@@ -187,6 +186,12 @@ mod tests {
             "40 20 7:5 / /root/mounts/x rw - ext4 /dev/incloud-disk/v-3 rw",
             &format!("41 20 7:6 / /root/pods/{POD}/volumes/ours~disk/pv-8 rw - ext4 /dev/vdx rw"),
             "42 20 7:7 / /other rw - ext4 /dev/vdy rw",
+            &format!(
+                "43 20 7:8 / /root/pods/{POD}/volume-subpaths/pv-6/main/0 rw - ext4 /dev/vdz rw"
+            ),
+            &format!(
+                "44 20 7:8 / /root/pods/{POD}/volumes/every~driver/pv-6 rw - ext4 /dev/vdz rw"
+            ),
         ]);
         let made_up = MadeUp { mounts, ..MadeUp::with(cloud, &devices) };
         made_up.drive(|cx| {

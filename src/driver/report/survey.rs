@@ -148,7 +148,7 @@ fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Sur
     let is_ours = |mount: &&Mount| {
         numbers.contains(&mount.disk)
             || label::owner_of(mount).is_some()
-            || cx.faces.place_of(&mount.target).is_some()
+            || cx.faces.name_of_own(&mount.target).is_some()
     };
     let own: BTreeSet<_> = table.mounts().iter().filter(is_ours).map(|m| m.number).collect();
     numbers.extend(own);
@@ -303,7 +303,7 @@ fn of_another_cloud(
 
 /// The volume of a mount in one of the orchestrator's folders, if it can be told.
 fn volume_in(cx: &Context<'_>, mount: &Mount) -> Option<VolumeId> {
-    let (_, name) = cx.faces.place_of(&mount.target)?;
+    let name = cx.faces.name_of_own(&mount.target)?;
     find_volume::volume_mounted_at(cx, &name, &mount.target).ok().flatten()
 }
 
@@ -334,7 +334,7 @@ fn owners(
         }
     }
     for mount in table.mounts() {
-        if let Some((_, name)) = cx.faces.place_of(&mount.target) {
+        if let Some(name) = cx.faces.name_of_own(&mount.target) {
             let id = volume_in(cx, mount);
             let owner = id.map_or(Owner::Name(name), Owner::Volume);
             owners.entry(mount.number).or_insert(owner);

@@ -13,8 +13,10 @@ pub struct Layout {
     /// Where it has the volumes of a consumer, below the consumer's folder. The folder above it has
     /// those of other drivers too.
     pub published: &'static str,
-    /// Where it has the parts of volumes that containers ask for, below the consumer's folder:
-    /// `<volume>/<container>/<number of the mount>`.
+    /// Whether other drivers' volumes are among those.
+    pub shares_published: bool,
+    /// Where it has the parts of volumes that containers ask for, any driver's, below the consumer's
+    /// folder: `<volume>/<container>/<number of the mount>`.
     pub parts: &'static str,
     /// What it makes for each container, below the consumer's folder, and a runtime mounts.
     pub for_containers: [&'static str; 2],
