@@ -155,7 +155,7 @@ fn a_line_without_an_end_takes_neither_memory_nor_time() {
     (&file).write_all(b"\n").unwrap();
     node.must(calls::is_attached("vol-1", "pv-1", "node-b"));
     // So much as the program itself takes, and less than the line.
-    let limit = format!("ulimit -v 400000; exec {:?} history --json vol-1", DISK);
+    let limit = format!("ulimit -v 400000; exec {DISK:?} history --json vol-1");
     let mut command = std::process::Command::new("sh");
     command.args(["-c", &limit]).env("INCLOUD_DISK_CONFIG", node.config_path());
     let output = crate::support::output_of(&mut command);
