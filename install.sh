@@ -145,7 +145,7 @@ main() {
             ;;
         test | bench) word_of_developers "$@" ;;
         install | upgrade | rollback | verify | uninstall) word_of_node "$@" ;;
-        help | -h | --help) explain ;;
+        help) explain ;;
         *) misused "unknown word: $word" ;;
     esac
 }
@@ -504,4 +504,6 @@ misused() {
     exit 2
 }
 
+# Any word with --help, here and in tests/run, before anything is installed or built.
+case " $* " in *' --help '* | *' -h '*) explain && exit ;; esac
 [ -n "${INSTALL_SH_FOLDER:-}" ] || main "$@"

@@ -411,6 +411,32 @@ fn each_ring_of_the_tests_is_told_with_its_place() {
     assert!(rest.contains("attacks. 0 passed"), "{said}");
 }
 
+#[test]
+fn help_for_any_word_is_printed_without_a_build() {
+    let machine = Machine::new();
+    let source = Source::new(&machine);
+    // Help needs no toolchain.
+    source.tool("cargo", "exit 1");
+    let machine = machine.with_script(source.folder.join("install.sh"));
+    let help = must(&mut source.command(&machine, &["help"]));
+    assert!(help.contains("install.sh bench [--long]"), "{help}");
+    for words in [
+        &["--help"][..],
+        &["bench", "--help"],
+        &["bench", "calls", "-h"],
+        &["demo", "--help"],
+        &["image", "--help"],
+        &["install", "--help"],
+        &["release", "--help"],
+        &["test", "--help"],
+        &["test", "vm", "--help"],
+    ] {
+        assert_eq!(must(&mut source.command(&machine, words)), help, "{words:?}");
+    }
+    let developers = machine.with_script(source.folder.join("tests/run"));
+    assert_eq!(must(&mut source.command(&developers, &["bench", "--help"])), help);
+}
+
 /// What tells that a build goes on ends with it, also where the build ends at once.
 #[test]
 fn a_build_that_ends_at_once_is_not_told_for_ever() {
