@@ -10,6 +10,7 @@ use crate::configuration::{Config, LogLevel};
 use crate::host::aside::AsideWriter;
 pub use crate::host::machine::new_call_id;
 use crate::model::report::log_line;
+use crate::model::sorting::sort_by;
 use crate::model::timestamp::{self, Millis};
 use crate::ports::clock;
 use std::fs;
@@ -156,7 +157,7 @@ pub fn files_of_predecessor(folder: &Path) -> Vec<File> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let mut files: Vec<_> = names.filter_map(|name| File::of_predecessor(&name)).collect();
-    files.sort();
+    sort_by(&mut files, Ord::cmp);
     files
 }
 
@@ -166,7 +167,7 @@ pub fn files(folder: &Path) -> std::io::Result<Vec<File>> {
     for entry in fs::read_dir(folder)? {
         files.extend(entry?.file_name().to_str().and_then(File::named));
     }
-    files.sort();
+    sort_by(&mut files, Ord::cmp);
     Ok(files)
 }
 

@@ -9,6 +9,7 @@ use super::{files, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::record::{FORMAT, OF_THE_BOOT, REFUSALS, VolumeRecord};
+use crate::model::sorting::sort_by;
 use crate::ports::store::Records;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
@@ -135,7 +136,7 @@ impl Records for RecordFiles {
         // A volume of which nothing lasts that would have to be written down.
         ids.extend(ids_in(&self.of_the_boot)?);
         let mut all: Vec<_> = ids.iter().map(|id| self.load(id)).collect();
-        all.sort_by(|one, other| one.volume.cmp(&other.volume));
+        sort_by(&mut all, |one, other| one.volume.cmp(&other.volume));
         Ok(all)
     }
 

@@ -18,6 +18,7 @@ pub mod record;
 pub mod report;
 pub mod secret;
 pub mod shield;
+pub mod sorting;
 pub mod text;
 pub mod timestamp;
 pub mod yaml;

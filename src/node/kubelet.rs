@@ -9,6 +9,7 @@ use crate::model::error::errno_text;
 use crate::model::face::Faces;
 use crate::model::ids::{NodeName, VolumeName};
 use crate::model::kubelet::{Attacher, RunningKubelet};
+use crate::model::sorting::sort_by;
 use crate::model::yaml;
 use crate::ports::clock::{self, Deadline};
 use crate::ports::host::Kubelets;
@@ -213,7 +214,7 @@ impl KubeletConfiguration {
         let wrong = |error: std::io::Error| (folder.to_path_buf(), errno_text(&error));
         let mut names = as_it_sees(process, folder, list).map_err(wrong)?;
         names.retain(|name| Path::new(name).extension().is_some_and(|ending| ending == "conf"));
-        names.sort();
+        sort_by(&mut names, Ord::cmp);
         for path in names.into_iter().map(|name| folder.join(name)) {
             self.read(process, &path).map_err(|why| (path, why))?;
         }

@@ -7,6 +7,7 @@ use super::maker::DriverMaker;
 use super::site::{Plugins, Site};
 use super::{kubelet, users};
 use crate::host::{files, tool};
+use crate::model::sorting::sort_by_key;
 use crate::model::text::{several, visible};
 use crate::ports::clock::Deadline;
 use serde::Deserialize;
@@ -128,7 +129,7 @@ fn look(
         }
     };
     // Of two numbers one may begin with the other.
-    tried.sort_by_key(|file| std::cmp::Reverse(file.path.len()));
+    sort_by_key(&mut tried, |file| std::cmp::Reverse(file.path.len()));
     let shown = |told: &str| {
         tried.iter().fold(told.to_owned(), |told, file| told.replace(&file.path, &file.origin))
     };

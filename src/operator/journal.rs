@@ -10,6 +10,7 @@ use crate::model::error::{Error, Result};
 use crate::model::report::kernel_line::Claim;
 use crate::model::report::kubelet_line;
 use crate::model::report::log_line::{self, LogLine, call_id};
+use crate::model::sorting::sort_by_key;
 use crate::model::timestamp::{self, Millis};
 use crate::ports::clock;
 use serde::Serialize;
@@ -270,7 +271,7 @@ pub(super) fn last_calls(paths: &Paths) -> Vec<Entry> {
         !matches!(entry.op.as_str(), "healing" | "guard" | "note" | "kernel" | "isattached")
             && !matches!(entry.ending, Ending::Asked | Ending::Event)
     });
-    entries.sort_by_key(|entry| entry.until.unwrap_or(entry.at));
+    sort_by_key(&mut entries, |entry| entry.until.unwrap_or(entry.at));
     entries
 }
 

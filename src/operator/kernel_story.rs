@@ -7,6 +7,7 @@ use crate::host::kernel_log::KernelLog;
 use crate::host::zone::LOCAL;
 use crate::model::ids::VolumeId;
 use crate::model::report::kernel_line::{Claim, owner_at};
+use crate::model::sorting::sort_by_key;
 use crate::model::text::{several, shortened, without_digits};
 use crate::model::timestamp::{self, Millis};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +67,7 @@ pub(super) fn with_rows(config: &Config, mut entries: Vec<Entry>) -> Vec<Entry> 
         !entries.iter().any(is_it)
     });
     entries.extend(rows);
-    entries.sort_by_key(|entry| entry.at);
+    sort_by_key(&mut entries, |entry| entry.at);
     entries
 }
 

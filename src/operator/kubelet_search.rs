@@ -9,6 +9,7 @@ use super::timeline::Entry;
 use crate::host::kubelet_log::{Bounds, KubeletLog};
 use crate::host::zone::LOCAL;
 use crate::model::report::kubelet_line::KubeletLine;
+use crate::model::sorting::sort_by_key;
 use crate::model::timestamp::{self, Millis};
 use crate::model::zone;
 use crate::ports::clock;
@@ -88,7 +89,7 @@ impl Search {
             |line: &KubeletLine| flex_volume(line).is_some_and(|of| volumes.contains(of));
         let of_it = found.lines.iter().filter(|line| is_asked(line) || is_of_it(line)).cloned();
         found.lines = of_it.collect();
-        found.lines.sort_by_key(|line| line.at);
+        sort_by_key(&mut found.lines, |line| line.at);
         found
     }
 

@@ -12,6 +12,7 @@ use crate::host::machine;
 use crate::host::zone::LOCAL;
 use crate::model::error::Result;
 use crate::model::report::kubelet_line::{KubeletLine, Shows, UNITS, brief, of_file};
+use crate::model::sorting::sort_by_key;
 use crate::model::text::{has_word, several, shortened, without_digits};
 use crate::model::timestamp::{self, Millis};
 use crate::ports::clock;
@@ -151,7 +152,7 @@ impl KubeletStory {
         found.unread.extend(search.unread);
         for reading in &mut readings {
             // kubelet's threads write at once.
-            reading.lines.sort_by_key(|line| line.at);
+            sort_by_key(&mut reading.lines, |line| line.at);
         }
         found.tell(&readings, Evidence { story, terms: &terms, disks: &search.lines });
         found
@@ -164,7 +165,7 @@ impl KubeletStory {
         if self.tear_downs.is_empty() {
             self.tear_downs.extend(TornDown::last_of(others));
         }
-        self.tear_downs.sort_by_key(|one| one.called_ms);
+        sort_by_key(&mut self.tear_downs, |one| one.called_ms);
         let said = readings.iter().flat_map(|reading| &reading.lines);
         let said = said.filter(|line| tear_down(line).is_some()).map(|line| (line.at, true));
         let operations: Vec<_> = moments(evidence.story).into_iter().chain(said).collect();
@@ -175,7 +176,7 @@ impl KubeletStory {
             self.add(reading, evidence, &shown);
         }
         self.mark_gaps(&shown);
-        self.rows.sort_by_key(|row| row.at);
+        sort_by_key(&mut self.rows, |row| row.at);
     }
 
     /// Marks the time between two spans in which requests failed: they may have failed meanwhile too.
@@ -235,7 +236,7 @@ impl KubeletStory {
         self.rows.extend(group);
         let mut left_out = 0;
         for mut of_it in rows.into_values() {
-            of_it.sort_by_key(|(rank, _)| *rank);
+            sort_by_key(&mut of_it, |(rank, _)| *rank);
             left_out += of_it.len().saturating_sub(MOST);
             self.rows.extend(of_it.into_iter().take(MOST).map(|(_, row)| row));
         }
@@ -261,7 +262,7 @@ impl KubeletStory {
     /// The entries with the rows between them.
     pub(super) fn among(&self, entries: &[Entry]) -> Vec<Entry> {
         let mut all = [entries, &self.rows].concat();
-        all.sort_by_key(|entry| entry.at);
+        sort_by_key(&mut all, |entry| entry.at);
         all
     }
 
@@ -415,7 +416,7 @@ impl KubeletReading {
         let changed =
             self.changes().into_iter().map(|(_, at)| KubeletStart { at, is_restart: true });
         let mut all: Vec<_> = said.chain(changed).collect();
-        all.sort_by_key(|start| start.at);
+        sort_by_key(&mut all, |start| start.at);
         let mut starts: Vec<KubeletStart> = Vec::new();
         for start in all {
             match starts.last_mut() {

@@ -10,6 +10,7 @@ use crate::model::error::Result;
 use crate::model::ids::VolumeId;
 use crate::model::report::facts::{DiskFact, MountedOn, PodFact, VolumeFacts};
 use crate::model::report::health::{Health, Verdict, judge};
+use crate::model::sorting::sort_by_key;
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
 use crate::ports::clock;
@@ -60,7 +61,7 @@ pub(super) fn look(
         Row { facts, verdict, last_call }
     };
     let mut volumes: Vec<Row> = volumes.into_iter().map(row).collect();
-    volumes.sort_by_key(|row| std::cmp::Reverse(row.verdict.health));
+    sort_by_key(&mut volumes, |row| std::cmp::Reverse(row.verdict.health));
     Status {
         format: 1,
         node: cx.this_node.to_string(),

@@ -9,6 +9,7 @@ use super::kubelet_words::{disk, tear_down};
 use super::timeline::{Ending, Entry, KERNEL, lets_go};
 use crate::host::zone::LOCAL;
 use crate::model::report::kubelet_line::{KubeletLine, Shows};
+use crate::model::sorting::{sort_by, sort_by_key};
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
@@ -386,7 +387,7 @@ fn calls(Evidence { story, terms, .. }: Evidence<'_>, reading: &KubeletReading) 
             all.push(by_kubelet(call));
         }
     }
-    all.sort_by_key(|call| call.at);
+    sort_by_key(&mut all, |call| call.at);
     all
 }
 
@@ -432,7 +433,7 @@ fn disks(
         Some((line.at, name.to_owned(), is_old))
     });
     let mut all: Vec<_> = ours.chain(theirs).collect();
-    all.sort();
+    sort_by(&mut all, Ord::cmp);
     let (was, is): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|(at, _, is_old)| *at < begin || *is_old && *at <= begin + AFTER);
     let (_, was, _) = was.into_iter().next_back()?;

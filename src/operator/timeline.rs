@@ -2,6 +2,7 @@
 //! on its way; a call that says the same again is counted with the first.
 
 use crate::model::report::log_line::LogLine;
+use crate::model::sorting::sort_by_key;
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
 use serde::Serialize;
@@ -148,7 +149,7 @@ pub fn tell(lines: Vec<LogLine>, names: &mut Names) -> Vec<Entry> {
         }
     }
     // Calls overlap; each entry stands where it began.
-    entries.sort_by_key(|entry| entry.at);
+    sort_by_key(&mut entries, |entry| entry.at);
     folded(entries)
 }
 

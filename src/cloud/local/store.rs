@@ -14,6 +14,7 @@ use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeId, VolumeName};
 use crate::model::pauses::Steps;
+use crate::model::sorting::sort_by;
 use crate::ports::clock::{Deadline, seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -167,7 +168,7 @@ impl Shelf {
                 files.push(file);
             }
         }
-        files.sort_by(|a, b| a.id.cmp(&b.id));
+        sort_by(&mut files, |a, b| a.id.cmp(&b.id));
         Ok(files)
     }
 

@@ -107,7 +107,7 @@ fn regions(interface: Interface, types: &[&str], catalog: &[Value]) -> Vec<Strin
     let all = addresses(interface, types, None, catalog);
     let mut names: Vec<_> =
         all.into_iter().filter_map(|e| region_of(e).map(str::to_owned)).collect();
-    names.sort_unstable();
+    names.sort();
     names.dedup();
     names
 }

@@ -37,6 +37,7 @@ use crate::model::cloud::request::Work;
 use crate::model::disk::device::Identity;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName, is_uuid};
+use crate::model::sorting::sort_by_key;
 use crate::ports::clock::Deadline;
 use crate::ports::cloud::notes::{Note, Notes};
 use crate::ports::cloud::{
@@ -121,7 +122,7 @@ impl OpenStack {
         }
         let here = self.services.here();
         let mut order: Vec<_> = (0..regions.len()).collect();
-        order.sort_by_key(|place| *place != here);
+        sort_by_key(&mut order, |place| *place != here);
         let (mut nothing, mut failure) = (None, None);
         for (asked, place) in order.iter().enumerate() {
             self.services.go_to(*place);

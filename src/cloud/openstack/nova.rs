@@ -9,6 +9,7 @@ use super::wire::{
 use super::words;
 use crate::model::cloud::request::Work;
 use crate::model::error::{Error, Kind, Result};
+use crate::model::sorting::sort_by_key;
 use crate::model::text::percent_encoded;
 use crate::ports::clock::Deadline;
 use serde_json::json;
@@ -116,7 +117,7 @@ impl Services {
             self.get_with(Service::Compute, &path, WITH_UPDATES, deadline)?;
         let mut actions = listed.map(|body| body.actions).unwrap_or_default();
         actions.retain(|action| action.started().is_some());
-        actions.sort_by_key(|action| std::cmp::Reverse(action.started()));
+        sort_by_key(&mut actions, |action| std::cmp::Reverse(action.started()));
         let mut last = actions.iter().filter_map(Action::last_sign).max();
         // One that is still worked on is among the newest: the host takes one after the other.
         for action in actions.iter().take(MOST_UNDER_WAY) {

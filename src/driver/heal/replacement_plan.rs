@@ -20,6 +20,7 @@ use crate::model::mount::disk_users::{Answer, NAMESPACE_GOES_WITHIN, NamespaceId
 use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::replacement::{ReplacementOutcome, Switched};
 use crate::model::record::Switching;
+use crate::model::sorting::sort_by_key;
 use crate::ports::clock::Deadline;
 use crate::{failpoints, ownership};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -69,7 +70,7 @@ fn put_first(one: &mut NamespaceUse, begun: &[Switching]) {
     let of_it = begun.iter().filter(|begun| Some(NamespaceId(begun.sign.namespace)) == one.id);
     let targets: HashSet<&Path> =
         of_it.flat_map(|begun| &begun.mounts).map(|mount| mount.target.as_path()).collect();
-    one.mounts.sort_by_key(|mount| !targets.contains(mount.target.as_path()));
+    sort_by_key(&mut one.mounts, |mount| !targets.contains(mount.target.as_path()));
 }
 
 fn kind_of(one: &NamespaceUse, consumers: &BTreeSet<ConsumerId>) -> usize {
@@ -95,7 +96,7 @@ fn in_order(
     let middle = by_chance(all.len());
     all.rotate_left(middle);
     let mut visits: Vec<_> = all.into_iter().map(|one| Visit::of(one, consumers, begun)).collect();
-    visits.sort_by_key(|visit| visit.kind);
+    sort_by_key(&mut visits, |visit| visit.kind);
     visits
 }
 

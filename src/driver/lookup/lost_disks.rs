@@ -5,6 +5,7 @@ use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses};
 use crate::model::record::VolumeRecord;
+use crate::model::sorting::sort_by_key;
 use crate::ports::host::{Census, Devices};
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ pub(crate) fn lost_numbers(
             former.boot == boot && devices.is_gone(former.number).unwrap_or(false)
         })
         .collect();
-    had.sort_by_key(|(former, _)| former.sequence);
+    sort_by_key(&mut had, |(former, _)| former.sequence);
     had.into_iter().map(|(former, id)| (former.number, id.clone())).collect()
 }
 

@@ -23,6 +23,7 @@ use crate::model::report::facts::{
     VolumeFacts, WaitFact,
 };
 use crate::model::report::health::{self, Health, Verdict};
+use crate::model::sorting::sort_by_key;
 use crate::model::text::several;
 use crate::ownership::mount_place;
 use crate::ports::cloud::CloudVolume;
@@ -508,7 +509,7 @@ fn mount_facts(
             });
         }
     }
-    mounts.sort_by_key(|mount| mount.role);
+    sort_by_key(&mut mounts, |mount| mount.role);
     mounts
 }
 

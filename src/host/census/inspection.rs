@@ -13,6 +13,7 @@ use crate::model::mount::disk_users::{
 };
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::ownership::{Machine, beneath};
+use crate::model::sorting::sort_by_key;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard};
@@ -238,6 +239,6 @@ pub(super) fn in_order<T>(all: impl Iterator<Item = (Party, T)>) -> Vec<(Party, 
         ((owner.class(), *count), (owner, one))
     });
     let mut all: Vec<_> = numbered.collect();
-    all.sort_by_key(|(key, _)| *key);
+    sort_by_key(&mut all, |(key, _)| *key);
     all.into_iter().map(|(_, one)| one).collect()
 }

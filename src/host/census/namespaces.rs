@@ -8,6 +8,7 @@ use super::unread::is_shortage;
 use crate::model::error::{Error, Result};
 use crate::model::mount::disk_users::{NamespaceId, NamespaceKeeper};
 use crate::model::pauses::Steps;
+use crate::model::sorting::sort_by_key;
 use rustix::fs::{FlockOperation, flock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -24,7 +25,7 @@ impl Inspection<'_> {
     pub(super) fn read_namespaces(&mut self) -> Result<()> {
         self.add_new_processes()?;
         let mut all = self.first_tasks();
-        all.sort_by_key(|(owner, _)| (owner.class(), !self.is_awaited(owner)));
+        sort_by_key(&mut all, |(owner, _)| (owner.class(), !self.is_awaited(owner)));
         let (users, others) = all.into_iter().partition(|(owner, _)| owner.class() == Class::Users);
         let mut closed = self.read_homes(others)?;
         // Asked before users' processes use up the budget of users. Users cannot make one of root's, however many of

@@ -12,6 +12,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::{Untold, plain};
 use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::sorting::sort_by_key;
 use nix::errno::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -96,7 +97,7 @@ impl Inspection<'_> {
         let all_count = !by_owner.is_empty() && !self.has_pods();
         for (owner, mut processes) in by_owner {
             // What stalled itself is worth more than what was skipped for it.
-            processes.sort_by_key(|(_, why)| !matches!(why, Why::Stalled));
+            sort_by_key(&mut processes, |(_, why)| !matches!(why, Why::Stalled));
             let (pid, why) = &processes[0];
             let (what, kill) = match (&owner, why, processes.len()) {
                 (Party::User(user), Why::Skipped, count @ 2..) => {

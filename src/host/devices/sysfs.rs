@@ -9,6 +9,7 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::shows_a_uuid;
 use crate::model::mount::staleness::Doubt;
 use crate::model::shield::own_map::MapState;
+use crate::model::sorting::sort_by;
 use crate::{device_mapper, files};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -184,7 +185,7 @@ impl Sysfs {
             }
         }
         // A folder's order is not the same each time; what is said of several is.
-        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        sort_by(&mut found, |(one, _), (other, _)| one.cmp(other));
         Ok(found)
     }
 

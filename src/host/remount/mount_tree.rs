@@ -1,6 +1,7 @@
 //! Which mount stands on which, by the mount table.
 
 use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::sorting::sort_by_key;
 use std::collections::{HashMap, HashSet};
 
 /// A mount that stands on another one.
@@ -102,7 +103,7 @@ pub(in crate::remount) fn in_order<'a>(table: &MountTable, stale: &'a [Mount]) -
         base + way.len()
     };
     let mut ordered: Vec<_> = stale.iter().map(|mount| (depth(mount), mount)).collect();
-    ordered.sort_by_key(|(depth, _)| *depth);
+    sort_by_key(&mut ordered, |(depth, _)| *depth);
     ordered.into_iter().map(|(_, mount)| mount).collect()
 }
 

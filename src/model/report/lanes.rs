@@ -1,6 +1,7 @@
 //! What happened to a volume over time, sorted into lanes: marks for what happened at a moment, bars for
 //! which disk it had and which pods had it.
 
+use crate::sorting::sort_by_key;
 use crate::timestamp::{self, Millis};
 use std::collections::BTreeMap;
 
@@ -191,7 +192,7 @@ pub fn lanes(
     (begin, end): (Millis, Millis),
     present: Option<&Present>,
 ) -> Vec<TimeLane> {
-    happenings.sort_by_key(|one| one.at);
+    sort_by_key(&mut happenings, |one| one.at);
     let mut disks = Bars::new(begin, end);
     let mut pods: BTreeMap<String, Bars> = BTreeMap::new();
     let mut tracked = DiskTrack::default();

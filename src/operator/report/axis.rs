@@ -2,6 +2,7 @@
 //! within seconds stays readable beside what happened a day before.
 
 use crate::host::zone::LOCAL;
+use crate::model::sorting::sort_by_key;
 use crate::model::timestamp::{self, Millis};
 
 /// Tenths of a unit of the picture.
@@ -195,7 +196,7 @@ fn idle(gaps: &[(Millis, Millis)], room: Tenths, most: usize) -> Vec<(Millis, Mi
     const SHORTEST: Millis = 3000;
     let span = |gap: &(Millis, Millis)| gap.1 - gap.0;
     let mut longest: Vec<_> = gaps.to_vec();
-    longest.sort_by_key(|gap| std::cmp::Reverse(span(gap)));
+    sort_by_key(&mut longest, |gap| std::cmp::Reverse(span(gap)));
     let mut active: Millis = gaps.iter().map(span).sum();
     let shortest = gaps.iter().map(span).min().unwrap_or_default();
     let mut count = 0;

@@ -14,6 +14,7 @@ use crate::model::report::facts::{DiskFact, MountedOn, PodFact, VolumeFacts};
 use crate::model::report::finding::{Finding, Level};
 use crate::model::report::health::Health;
 use crate::model::report::lanes::{LaneKind, Present, PresentDisk, lanes};
+use crate::model::sorting::sort_by_key;
 use crate::model::text::{several, shortened};
 use crate::model::timestamp::{self, Millis};
 use crate::node::system::{System, kernel_release};
@@ -173,7 +174,7 @@ fn panels(document: &mut Document, rows: &[&Row], told: &Told, span: (Millis, Mi
         add(volume, title, None, None);
     }
     all.retain(|(_, panel)| !panel.lanes.is_empty());
-    all.sort_by_key(|(last, panel)| std::cmp::Reverse((panel.health, *last)));
+    sort_by_key(&mut all, |(last, panel)| std::cmp::Reverse((panel.health, *last)));
     document.without_panel = all.len().saturating_sub(PANELS);
     document.panels = all.into_iter().map(|(_, panel)| panel).take(PANELS).collect();
 }

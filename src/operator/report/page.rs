@@ -5,6 +5,7 @@ use super::picture::{Screen, class, picture, shape};
 use crate::host::zone::LOCAL;
 use crate::model::report::health::Health;
 use crate::model::report::lanes::{LaneKind, Sign};
+use crate::model::sorting::sort_by_key;
 use crate::model::text::{html_escaped, several};
 use crate::model::timestamp;
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -188,7 +189,7 @@ pub(super) fn rows(panel: &Panel) -> Vec<(u64, &str, String)> {
         rows.extend(lane.marks.iter().map(|mark| (mark.at, mark.what.as_str(), mark.text.clone())));
         rows.extend(lane.bars.iter().map(|bar| (bar.from, word, bar.told())));
     }
-    rows.sort_by_key(|(at, _, _)| *at);
+    sort_by_key(&mut rows, |(at, _, _)| *at);
     rows
 }
 

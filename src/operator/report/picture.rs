@@ -5,6 +5,7 @@ use super::axis::{Axis, Tenths};
 use super::document::Panel;
 use crate::host::zone::LOCAL;
 use crate::model::report::lanes::{BarEnd, LaneBar, LaneKind, LaneMark, Sign, TimeLane};
+use crate::model::sorting::sort_by_key;
 use crate::model::text::{html_escaped, several, shortened};
 use crate::model::timestamp;
 use std::collections::BTreeMap;
@@ -122,7 +123,7 @@ fn shown(lanes: &[TimeLane]) -> (Vec<&TimeLane>, usize) {
     let mut pods: Vec<&TimeLane> = lanes.iter().filter(is_pod).collect();
     // Those that had it last.
     let last = |lane: &&TimeLane| lane.bars.iter().map(|bar| bar.until).max();
-    pods.sort_by_key(|lane| std::cmp::Reverse(last(lane)));
+    sort_by_key(&mut pods, |lane| std::cmp::Reverse(last(lane)));
     let left_out = pods.split_off(pods.len().min(PODS));
     let is_left_out = |lane: &&TimeLane| left_out.iter().any(|other| other.kind == lane.kind);
     (lanes.iter().filter(|lane| !is_left_out(lane)).collect(), left_out.len())

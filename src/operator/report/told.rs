@@ -5,6 +5,7 @@ use crate::configuration::Config;
 use crate::host::kubelet_log::KubeletLog;
 use crate::host::records::RecordFiles;
 use crate::model::ids::VolumeId;
+use crate::model::sorting::sort_by_key;
 use crate::model::text::{several, shortened};
 use crate::model::timestamp::{self, Millis};
 use crate::operator::journal::{self, LogQuery, Older, Story};
@@ -92,7 +93,7 @@ impl Told {
         let is_recent = |entry: &&Entry| entry.until.unwrap_or(entry.at).max(entry.at) >= since;
         let recent = told.whole.values().flatten().filter(is_recent).cloned();
         let mut entries: Vec<Entry> = recent.collect();
-        entries.sort_by_key(|entry| entry.at);
+        sort_by_key(&mut entries, |entry| entry.at);
         entries.extend(history::now_refused(&entries, &records).into_iter().map(|mut entry| {
             // It is so at the moment of the report.
             entry.at = now;
