@@ -70,8 +70,8 @@ pub enum Trouble<'a> {
     NotesForbidden,
 }
 
-/// A cloud that lends block volumes to servers. The first seven methods make one; for the others there
-/// are defaults, which promise nothing.
+/// A cloud that lends block volumes to servers. The seven methods without a body make one; the defaults of the others
+/// promise nothing.
 pub trait Cloud {
     /// What it can do. No request is made.
     fn capabilities(&self) -> Capabilities;
