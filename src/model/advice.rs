@@ -80,7 +80,8 @@ pub static REMEDY_WORDS: OnceLock<fn(&Remedy, &str) -> String> = OnceLock::new()
 impl Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without a front end a remedy is called as it is here.
-        let words = REMEDY_WORDS.get_or_init(|| |remedy, volume| format!("{remedy:?} {volume}"));
+        let own: fn(&Remedy, &str) -> String = |remedy, volume| format!("{remedy:?} {volume}");
+        let words = REMEDY_WORDS.get().unwrap_or(&own);
         self.0.iter().try_for_each(|part| match part {
             Part::Words(words) => f.write_str(words),
             Part::Remedy(remedy, volume) => f.write_str(words(remedy, volume).trim_end()),
