@@ -4,11 +4,10 @@ use crate::channel::Channel;
 use crate::configuration::{Config, Paths};
 use crate::driver::attachment::detach::{self, Force};
 use crate::driver::attachment::{attach, wait};
-use crate::driver::lookup::find_volume;
+use crate::driver::mount::expand;
 use crate::driver::mount::publish::{self, Publication};
 use crate::driver::mount::stage::{self, StageOptions};
-use crate::driver::mount::{expand, unmount};
-use crate::driver::{Context, Outcome, Volume, VolumeRef};
+use crate::driver::{Context, Outcome, Volume, names};
 use crate::flexvolume::answer::{self, Subject};
 use crate::flexvolume::call::{About, Call};
 use crate::flexvolume::folders::{self, Folder};
@@ -301,12 +300,12 @@ fn perform(call: &Call, config: &Config, cx: &Context<'_>) -> Result<(Reply, Out
             Ok((Reply::device(&link), outcome))
         }
         Call::Detach { name, id: None, node, .. } => {
-            detach::detach(cx, name, node.as_ref(), Force::No).map(plain)
+            names::detach(cx, name, node.as_ref(), Force::No).map(plain)
         }
         Call::Detach { id: Some(id), node, settles, .. } => {
-            let outcome = detach::detach_exactly(cx, id, node.as_ref(), Force::No)?;
+            let outcome = detach::detach(cx, id, node.as_ref(), Force::No)?;
             if let Some(name) = settles {
-                find_volume::settle_name(cx, id, name)?;
+                names::settle_name(cx, id, name)?;
             }
             Ok(plain(outcome))
         }
@@ -332,7 +331,7 @@ fn perform(call: &Call, config: &Config, cx: &Context<'_>) -> Result<(Reply, Out
         }
         Call::UnmountDevice { folder } => {
             let target = StageTarget(folder.target.clone());
-            unmount::unstage(cx, VolumeRef::Name(&folder.name), &target).map(plain)
+            names::unstage(cx, &folder.name, &target).map(plain)
         }
         Call::Mount { folder, pod, options } => {
             let stage_options = &stage_options(options)?;
@@ -347,7 +346,7 @@ fn perform(call: &Call, config: &Config, cx: &Context<'_>) -> Result<(Reply, Out
         }
         Call::Unmount { folder, pod } => {
             let target = publish_target(pod, folder);
-            unmount::unpublish(cx, VolumeRef::Name(&folder.name), &target).map(plain)
+            names::unpublish(cx, &folder.name, &target).map(plain)
         }
         Call::ExpandFs { options, device, folder, bytes } => {
             expand::expand(cx, &volume(options), &folder.target, *bytes, device).map(plain)

@@ -4,7 +4,7 @@
 //!
 //! | crate | contents | depends on |
 //! | --- | --- | --- |
-//! | this one | the front ends: [`flexvolume`] (kubelet's words), [`operator`] and [`cli`] (people's words), and what starts them: `main`, [`app`], [`wiring`], [`configuration`], [`log`], [`channel`], [`supervisor`] | all below |
+//! | this one | the front ends: [`flexvolume`] (kubelet's words), [`operator`] and [`cli`] (people's words), [`advice`] (the words for what a person can do), and what starts them: `main`, [`app`], [`wiring`], [`configuration`], [`log`], [`channel`], [`supervisor`] | all below |
 //! | [`node`] | the machine around the driver, kubelet among it; how a driver is installed | host, ports, model |
 //! | [`cloud`] | clouds: `OpenStack`, and a local one | host, ports, model |
 //! | [`shield`] | the hooks by which I/O waits while a disk is away | driver, ports, model |
@@ -18,6 +18,7 @@
 //!
 //! | module | what it decides |
 //! | --- | --- |
+//! | [`driver::names`] | which volume a name means, an orchestrator's or a person's; then its operation is called by the id. `heal` and `report` ask it about the names of folders |
 //! | [`driver::attachment`] | a volume goes to a server, leaves it, shows its disk; what kubelet forgot is taken down |
 //! | [`driver::mount`] | stage, publish, unmount, format, expand, release |
 //! | [`driver::report`] | what is seen of all volumes |

@@ -13,6 +13,7 @@ pub mod guard;
 pub mod heal;
 pub mod lookup;
 pub mod mount;
+pub mod names;
 pub mod operation;
 pub mod ownership;
 pub mod report;
@@ -27,4 +28,4 @@ use incloud_disk_model as model;
 use incloud_disk_ports as ports;
 
 pub use context::{Context, Host, Policy, Store};
-pub use operation::{Outcome, Volume, VolumeRef};
+pub use operation::{Outcome, Volume};

@@ -4,7 +4,6 @@ use crate::context::Context;
 use crate::model::disk::device::Device;
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::record::DiskMoment;
-use std::fmt;
 
 /// Whether something had to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,24 +28,6 @@ impl Volume {
     pub fn new(id: VolumeId, name: Option<VolumeName>) -> Self {
         let name = name.filter(|name| !name.is(&id));
         Self { id, name }
-    }
-}
-
-/// How a caller that takes a volume off a folder says which one it means.
-#[derive(Debug, Clone, Copy)]
-pub enum VolumeRef<'a> {
-    /// By the cloud's id: whatever goes by it as a name is not meant.
-    Id(&'a VolumeId),
-    /// By the orchestrator's name, and no more: what is mounted at the folder tells which one it is.
-    Name(&'a VolumeName),
-}
-
-impl fmt::Display for VolumeRef<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Id(id) => id.fmt(f),
-            Self::Name(name) => name.fmt(f),
-        }
     }
 }
 

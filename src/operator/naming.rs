@@ -3,7 +3,7 @@
 use super::journal::{self, LogQuery};
 use crate::configuration::Config;
 use crate::driver::Context;
-use crate::driver::lookup::known_volumes;
+use crate::driver::names::known_volumes;
 use crate::host::records::RecordFiles;
 use crate::host::{device_nodes, machine};
 use crate::model::error::{Error, Kind, Result};

@@ -31,7 +31,7 @@ pub(super) fn detach(
         let fate = if is_here && release::would_wait(cx, id) { Fate::Waits } else { Fate::Fails };
         return Ok(would_break(breaks.as_deref(), &format!("disk detach --force {id}"), fate));
     }
-    let done = detach::detach_exactly(cx, id, node, Force::Yes);
+    let done = detach::detach(cx, id, node, Force::Yes);
     let waits = is_here && release::waits(cx, id);
     let outcome = done.map_err(|error| if waits { not_again(error) } else { error })?;
     let heading = if waits { "this waits for its disk" } else { "this breaks" };

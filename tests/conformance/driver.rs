@@ -4,10 +4,10 @@ use crate::shelf::{OnShelf, Shelf};
 use crate::suite::Subject;
 use crate::tagged::Tagged;
 use incloud_disk::driver::attachment::attach;
-use incloud_disk::driver::attachment::detach::{self, Force};
+use incloud_disk::driver::attachment::detach::Force;
 use incloud_disk::driver::call_counts::CallCounts;
 use incloud_disk::driver::shield::NoShield;
-use incloud_disk::driver::{Context, Host, Outcome, Policy, Store, Volume};
+use incloud_disk::driver::{Context, Host, Outcome, Policy, Store, Volume, names};
 use incloud_disk::flexvolume::FACE;
 use incloud_disk::host::census::KernelCensus;
 use incloud_disk::host::devices::SysfsDevices;
@@ -90,7 +90,7 @@ fn is_attached(cloud: &dyn Cloud, id: &VolumeId, node: &NodeName) -> bool {
 
 fn detach(cloud: &dyn Cloud, name: &str, node: &NodeName) -> Result<Outcome> {
     let name = VolumeName::parse(name).unwrap();
-    call(cloud, |cx| detach::detach(cx, &name, Some(node), Force::No))
+    call(cloud, |cx| names::detach(cx, &name, Some(node), Force::No))
 }
 
 #[test]

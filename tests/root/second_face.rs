@@ -13,9 +13,9 @@ use incloud_disk::driver::mount::publish;
 use incloud_disk::driver::mount::publish::Publication;
 use incloud_disk::driver::mount::stage;
 use incloud_disk::driver::mount::stage::StageOptions;
-use incloud_disk::driver::mount::unmount;
+use incloud_disk::driver::mount::unmount::{self, Occupant};
 use incloud_disk::driver::report::survey;
-use incloud_disk::driver::{self, Context, Outcome, VolumeRef};
+use incloud_disk::driver::{self, Context, Outcome};
 use incloud_disk::flexvolume::FACE;
 use incloud_disk::model::cloud::attachment_state::Sharing;
 use incloud_disk::model::error::{Kind, Result};
@@ -79,7 +79,7 @@ fn a_second_face_calls_by_ids_and_has_several_folders_for_a_consumer() {
     let pod = Pod::new(Naming::Cgroupfs);
     let id = VolumeId::parse(&volume.id).unwrap();
     let other = VolumeId::parse(&stranger.id).unwrap();
-    let (by_id, by_other) = (VolumeRef::Id(&id), VolumeRef::Id(&other));
+    let (by_id, by_other) = (Occupant::Exactly(&id), Occupant::Exactly(&other));
     let named = driver::Volume::new(id.clone(), None);
     let consumer = ConsumerId::parse(pod.uid()).unwrap();
     let stage = StageTarget(target(&node, "plugins/second/stages/v"));
@@ -141,6 +141,6 @@ fn a_second_face_calls_by_ids_and_has_several_folders_for_a_consumer() {
     drop(container);
     call(&node, |cx| unmount::unstage(cx, by_id, &stage)).unwrap();
     assert!(volume.record()["faces"].is_null() && volume.record()["refused"].is_null());
-    call(&node, |cx| detach::detach_exactly(cx, &id, None, Force::No)).unwrap();
+    call(&node, |cx| detach::detach(cx, &id, None, Force::No)).unwrap();
     nothing_is_left(&node, &[&volume, &stranger]);
 }

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::guard::remote_mark::{self, Marks};
 use crate::guard::{self, let_go_volumes};
 use crate::lookup::attachment_view::{self, Asking, Trust, is_settled, no_server, not_done};
-use crate::lookup::{locking, memory};
+use crate::lookup::{alias, locking};
 use crate::model::cloud::attachment_state::{AttachmentState, Mapping, Sharing, VolumePhase};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
@@ -85,7 +85,7 @@ fn attach_to(
             open_requests::record_tenure(cx, volume, &state, server)?;
             open_requests::end_request(cx, volume);
         }
-        memory::remember_name(cx, volume);
+        alias::remember_name(cx, volume);
         Outcome::Already
     } else {
         make_attached(cx, volume, server, sharing, &state)?;
@@ -246,7 +246,7 @@ fn ask_to_attach(wait: &mut CloudWait<'_>, volume: &Volume, attempt: &mut Attemp
     let CloudWait { cx, server, .. } = *wait;
     open_requests::note_request(cx, volume, &wait.state, server)?;
     remote_mark::end_mark_of_before(cx, &wait.state, server);
-    memory::remember_name(cx, volume);
+    alias::remember_name(cx, volume);
     failpoints::step("attach.named");
     attempt.is_noted = cx.cloud.capabilities().keeps_marks;
     wait.tries += 1;
@@ -345,7 +345,7 @@ fn is_attached_to(
     };
     if is_attached {
         open_requests::record_pair(cx, volume, &state)?;
-        memory::remember_name_if_unlocked(cx, volume);
+        alias::remember_name_if_unlocked(cx, volume);
     } else if let Some(open) = open_requests::open_request_of(cx, &state, server) {
         // A "no" would make the orchestrator give the volume to another node.
         return Err(open.into_error(&state));

@@ -3,12 +3,13 @@
 
 use crate::Context;
 use crate::attachment::attach;
-use crate::attachment::detach::{self, Force};
+use crate::attachment::detach::Force;
 use crate::cloud::openstack::words::{STATUSES, volume_status};
 use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
 use crate::model::cloud::attachment_state::{Mapping, Sharing};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{NodeName, VolumeId};
+use crate::names;
 use crate::operation::Volume;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ fn answers(status: &str, servers: &[&str], view: Mapping, deadline: Duration) ->
         attach::attach(cx, volume, node, Sharing::Alone).map(|_| true)
     }));
     let detach = changed(call(&|cx, volume, node| {
-        detach::detach(cx, &volume.id.as_name(), Some(node), Force::No).map(|_| true)
+        names::detach(cx, &volume.id.as_name(), Some(node), Force::No).map(|_| true)
     }));
     let is_attached = match call(&|cx, volume, node| attach::is_attached(cx, volume, node)).0 {
         Ok(true) => "yes",

@@ -8,7 +8,7 @@ use crate::failpoints;
 use crate::guard::{self, UsersSeen, let_go_volumes, refusal, remote_mark};
 use crate::heal::recovery;
 use crate::lookup::attachment_view::{self, Asking, Trust, not_done};
-use crate::lookup::{disk_numbers, find_volume, locking};
+use crate::lookup::{disk_numbers, locking};
 use crate::model::cloud::attachment_state::{AttachmentState, Mapping, VolumePhase};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
@@ -33,52 +33,24 @@ pub enum Force {
     Yes,
 }
 
-/// Detaches the volume of this name from the node's server, without a node from this machine.
+/// Detaches the volume from the node's server, without a node from this machine.
 ///
-/// A volume that is not attached there, or does not exist, is a success; no other attachment is
-/// touched.
+/// One that is not attached there, or does not exist, is a success; no other attachment is touched.
 pub fn detach(
     cx: &Context<'_>,
-    name: &VolumeName,
-    node: Option<&NodeName>,
-    force: Force,
-) -> Result<Outcome> {
-    let node = node.unwrap_or(cx.this_node);
-    let detach = |server: Option<&ServerId>| {
-        if let Some(state) = find_volume::found_by_name(cx, name, server)? {
-            let id = state.id.clone();
-            return detach_volume(cx, &id, name, Some(state), (node, server), force);
-        }
-        attachment_view::prove_missing(cx, name.as_str(), server)?;
-        // Only the server's volumes were searched for one that the cloud itself calls so.
-        let called = cx.cloud.called(name, cx.deadline)?;
-        for volume in called.iter().filter(|volume| volume.recorded_name.is_none()) {
-            open_requests::prove_not_attached(cx, volume, node, server)?;
-        }
-        Ok(Outcome::Already)
-    };
-    attachment_view::at_server_of(cx, node, Asking::Anew, is_not_done, detach)
-}
-
-/// Detaches exactly this volume, even if another one has its id as a name.
-pub fn detach_exactly(
-    cx: &Context<'_>,
     id: &VolumeId,
     node: Option<&NodeName>,
     force: Force,
 ) -> Result<Outcome> {
     let node = node.unwrap_or(cx.this_node);
-    let detach = |server: Option<&ServerId>| {
-        detach_volume(cx, id, &id.as_name(), None, (node, server), force)
-    };
+    let detach = |server: Option<&ServerId>| detach_volume(cx, id, None, (node, server), force);
     attachment_view::at_server_of(cx, node, Asking::Anew, is_not_done, detach)
 }
 
-/// `seen` is the volume as it was found by its name, a moment ago.
-fn detach_volume(
+/// `seen` is the volume as it was a moment ago.
+pub(crate) fn detach_volume(
     cx: &Context<'_>,
     id: &VolumeId,
-    name: &VolumeName,
     seen: Option<CloudVolume>,
     (node, server): (&NodeName, Option<&ServerId>),
     force: Force,
@@ -101,14 +73,14 @@ fn detach_volume(
     };
     let Some(state) = state else {
         attachment_view::prove_missing(cx, id.as_str(), server)?;
-        forget(cx, id, name);
+        forget(cx, id);
         return Ok(Outcome::Already);
     };
     if force == Force::Yes && is_here && !is_a_pause(cx, id, lock.as_ref())? {
         // Its mounts fail, as they would without a map; the person was warned of that.
         cx.host.shield.end_wait(id)?;
     }
-    detach_locked(cx, id, name, (node, server), state, force)
+    detach_locked(cx, id, (node, server), state, force)
 }
 
 /// Whether what has the volume open may wait for its disk. Not where a call hangs on it, for this detach is what
@@ -122,19 +94,18 @@ fn is_a_pause(cx: &Context<'_>, id: &VolumeId, lock: Option<&Lock>) -> Result<bo
 pub(crate) fn detach_locked(
     cx: &Context<'_>,
     id: &VolumeId,
-    name: &VolumeName,
     (node, server): (&NodeName, Option<&ServerId>),
     state: CloudVolume,
     force: Force,
 ) -> Result<Outcome> {
-    let Some(server) = server else { return server_is_gone(cx, &state, node, name) };
+    let Some(server) = server else { return server_is_gone(cx, &state, node) };
     let (outcome, state) = make_detached(cx, state, server, node, force)?;
     attachment_view::forget_answers(cx, id);
     if attachment_view::is_here(cx, node, Some(server)) {
         refusal::end_refusals(cx, id, &[TearDown::Detach]);
         recovery::remove_link(cx, id);
     }
-    forget_everywhere(cx, id, state.as_ref(), (Some(server), outcome), name)?;
+    forget_everywhere(cx, id, state.as_ref(), (Some(server), outcome))?;
     Ok(outcome)
 }
 
@@ -308,12 +279,7 @@ fn request_detach(cx: &Context<'_>, id: &VolumeId, server: &ServerId) -> Result<
 
 /// The cloud knows no server by the node's name: it was deleted, or it has another name there. The
 /// attachments of servers that do not exist end by the policy for them.
-fn server_is_gone(
-    cx: &Context<'_>,
-    state: &CloudVolume,
-    node: &NodeName,
-    name: &VolumeName,
-) -> Result<Outcome> {
+fn server_is_gone(cx: &Context<'_>, state: &CloudVolume, node: &NodeName) -> Result<Outcome> {
     for attachment in &state.attachments {
         let mapping = cx.cloud.mapping(&state.id, &attachment.server, cx.deadline)?;
         if mapping == Mapping::NoServer {
@@ -323,7 +289,7 @@ fn server_is_gone(
     let state = cx.cloud.volume(&state.id, cx.deadline)?.unwrap_or_else(|| state.clone());
     open_requests::prove_not_attached(cx, &state, node, None)?;
     tracing::info!(volume = %state.id, %node, "the node's server does not exist");
-    forget_everywhere(cx, &state.id, Some(&state), (None, Outcome::Already), name)?;
+    forget_everywhere(cx, &state.id, Some(&state), (None, Outcome::Already))?;
     Ok(Outcome::Already)
 }
 
@@ -334,7 +300,6 @@ fn forget_everywhere(
     id: &VolumeId,
     seen: Option<&CloudVolume>,
     (server, outcome): (Option<&ServerId>, Outcome),
-    name: &VolumeName,
 ) -> Result<()> {
     if let Some(state) = seen {
         // A request of the server that the volume was seen at has its outcome, whichever
@@ -364,7 +329,7 @@ fn forget_everywhere(
             return Ok(());
         }
     }
-    forget(cx, id, name);
+    forget(cx, id);
     Ok(())
 }
 
@@ -400,22 +365,24 @@ fn note_over(cx: &Context<'_>, id: &VolumeId, over: &[Note<'_>]) -> Result<()> {
 /// What is remembered of the volume goes, unless a mount here still stands on a disk that it
 /// had: detached by force, or without the guard. The volume may come back, and the heal then
 /// finds those mounts only by the numbers that are remembered.
-fn forget(cx: &Context<'_>, id: &VolumeId, name: &VolumeName) {
+fn forget(cx: &Context<'_>, id: &VolumeId) {
     // What hung once and has ended is not listed any more.
     let _ = cx.store.locks.stuck(id);
     let done = if disk_numbers::is_left_behind(cx, id) {
-        tracing::warn!(volume = %id, %name, "mounts of it are left on a disk that is gone: remembered for the heal");
+        let name = cx.store.records.load(id).name;
+        let name = name.as_ref().map(VolumeName::as_str);
+        tracing::warn!(volume = %id, name, "mounts of it are left on a disk that is gone: remembered for the heal");
         cx.store.records.update(id, VolumeRecord::is_unmarked)
     } else {
         cx.store.records.forget(id)
     };
     if let Err(error) = done {
-        tracing::debug!(volume = %id, %name, %error, "the record stays");
+        tracing::debug!(volume = %id, %error, "the record stays");
     }
 }
 
 /// Whether an answer may be about the wrong server: not a detach that was done.
-fn is_not_done(answer: &Result<Outcome>) -> bool {
+pub(crate) fn is_not_done(answer: &Result<Outcome>) -> bool {
     !matches!(answer, Ok(Outcome::Done))
 }
 

@@ -4,7 +4,7 @@
 //! While it is open, "attached to no server" is not certain: the volume may come in a moment.
 
 use crate::context::Context;
-use crate::lookup::find_volume;
+use crate::lookup::alias;
 use crate::model::cloud::attachment_state::{Mapping, VolumePhase};
 use crate::model::cloud::request::{AttachRequest, Work};
 use crate::model::error::{Error, Kind, Result};
@@ -229,7 +229,7 @@ pub(crate) fn record_pair(cx: &Context<'_>, volume: &Volume, state: &CloudVolume
         note_name(cx, volume, state, name)?;
     }
     // One that goes by its id is noted too, where nothing else tells that it was ours to attach.
-    if volume.name.is_none() && !find_volume::is_known(cx, state) {
+    if volume.name.is_none() && !alias::is_known(cx, state) {
         note_name(cx, volume, state, &volume.id.as_name())?;
     }
     Ok(())

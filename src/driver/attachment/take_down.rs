@@ -103,11 +103,8 @@ fn detach_here(cx: &Context<'_>, record: &VolumeRecord) -> Result<bool> {
     let Some(state) = state.filter(|state| is_attached(state, &server)) else {
         return Ok(false);
     };
-    let name = record.name.clone().unwrap_or_else(|| id.as_name());
     let here = (cx.this_node, Some(&server));
-    logged(cx, words(cx).detach, record, || {
-        detach::detach_locked(cx, id, &name, here, state, Force::No)
-    })?;
+    logged(cx, words(cx).detach, record, || detach::detach_locked(cx, id, here, state, Force::No))?;
     Ok(true)
 }
 

@@ -3,7 +3,7 @@ use crate::attachment::attach;
 use crate::context::Context;
 use crate::guard::let_go_volumes;
 use crate::heal;
-use crate::lookup::{disk_numbers, find_disk, memory};
+use crate::lookup::{alias, disk_numbers, find_disk};
 use crate::model::cloud::attachment_state::Sharing;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
@@ -49,7 +49,7 @@ pub fn wait_for_disk(
         let_go_volumes::note_caller(cx, &volume.id);
     }
     let disk = wait(cx, volume, sharing)?;
-    memory::remember_name_if_unlocked(cx, volume);
+    alias::remember_name_if_unlocked(cx, volume);
     find_disk::report_links(cx, &volume.id);
     find_disk::report_hint(cx, &volume.id, hint, &disk);
     let link = cx.cloud.link(&volume.id);

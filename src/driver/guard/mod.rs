@@ -187,7 +187,7 @@ mod tests {
             ..MadeUp::with(&cloud, devices)
         };
         let node = NodeName::parse("here").unwrap();
-        let id = VolumeId::parse("v-1").unwrap().as_name();
+        let id = VolumeId::parse("v-1").unwrap();
         let told = made_up.drive(|cx| detach::detach(cx, &id, Some(&node), Force::No));
         (told.err().map(|error| error.cause), cloud.requests.get())
     }

@@ -11,7 +11,7 @@ use crate::guard::remote_mark;
 use crate::lookup::disk_numbers::{self, told_by_statfs};
 use crate::lookup::memory::{self, staged};
 use crate::lookup::other_kubelets::is_anothers;
-use crate::lookup::{attachment_view, find_disk, find_volume, locking};
+use crate::lookup::{alias, attachment_view, disk_owner, find_disk, locking};
 use crate::model::advice::{Remedy, advise};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
@@ -23,6 +23,7 @@ use crate::model::mount::layout::FolderKind;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::policy::HealMode;
 use crate::model::record::{DiskMoment, Staged, VolumeRecord};
+use crate::names;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -143,7 +144,7 @@ fn record(
     })?;
     memory::remember_found(cx, id, disk, mount);
     remote_mark::mark_mounted(cx, id);
-    find_volume::record_found_name(cx, id, name);
+    alias::record_found_name(cx, id, name);
     let (folder, source) = (mount.target.display(), &mount.source);
     tracing::info!(volume = %id, %name, %folder, source, disk = %disk.kernel_name, "adopted: a mount that was not in the records");
     Ok(())
@@ -156,7 +157,7 @@ fn volume_behind(cx: &Context<'_>, name: &VolumeName, mount: &Mount) -> Result<(
     let mut ids: BTreeSet<VolumeId> = wanted.iter().cloned().collect();
     ids.extend(name.as_volume_id());
     ids.extend(label::owner_of(mount));
-    ids.extend(find_volume::volume_on(cx, mount.disk)?);
+    ids.extend(disk_owner::volume_on(cx, mount.disk)?);
     let mut proven = with_disk(cx, ids, mount.disk)?;
     if proven.is_empty() {
         // A serial that was cut names its volume only among those that are attached here.
@@ -180,7 +181,7 @@ fn volume_behind(cx: &Context<'_>, name: &VolumeName, mount: &Mount) -> Result<(
     let named = match wanted {
         Some(wanted) => Some(wanted),
         None if name.is(&id) => Some(id.clone()),
-        None => find_volume::volume_named(cx, name, None)?,
+        None => names::volume_named(cx, name, None)?,
     };
     match named {
         Some(other) if other != id => Err(Error::refused(format!(

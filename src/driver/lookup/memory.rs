@@ -1,4 +1,4 @@
-//! What this machine remembers of a volume: its name, and how it was mounted.
+//! What this machine remembers of a volume: how it was mounted.
 
 use crate::context::Context;
 use crate::model::disk::contents::Contents;
@@ -8,30 +8,9 @@ use crate::model::face::FaceName;
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::{DiskMoment, Staged, VolumeRecord};
-use crate::operation::{Volume, moment};
-use crate::ports::clock::{Deadline, now};
-use crate::ports::store::Locked;
+use crate::operation::moment;
+use crate::ports::clock::now;
 use std::path::Path;
-use std::time::Duration;
-
-/// Remembers which name belongs to the volume, so that a call that is only given the name
-/// finds it. It is a cache: a failure is logged, no more. The caller holds the volume's lock.
-pub(crate) fn remember_name(cx: &Context<'_>, volume: &Volume) {
-    let Some(name) = &volume.name else { return };
-    let remembered = cx.store.records.update(&volume.id, |record| record.name = Some(name.clone()));
-    if let Err(error) = remembered {
-        tracing::debug!(%error, "the volume's name is not remembered");
-    }
-}
-
-/// Remembers the volume's name unless another call holds its lock: that call remembers the name too, and
-/// its record must not change meanwhile.
-pub(crate) fn remember_name_if_unlocked(cx: &Context<'_>, volume: &Volume) {
-    let now = Deadline::after(Duration::ZERO);
-    if let Ok(Locked::Held(_lock)) = cx.store.locks.take(&volume.id, cx.operation, now) {
-        remember_name(cx, volume);
-    }
-}
 
 /// `attachment` is the cloud's mark of the volume's attachment, where it was asked.
 pub(crate) fn remember_staged(

@@ -1,10 +1,10 @@
 //! Finds what a call is about: the volume, its disk, what the cloud says of them; and holds the volume.
 
+pub(crate) mod alias;
 pub(crate) mod attachment_view;
 pub(crate) mod disk_numbers;
+pub(crate) mod disk_owner;
 pub mod find_disk;
-pub mod find_volume;
-pub mod known_volumes;
 pub(crate) mod locking;
 pub(crate) mod lost_disks;
 pub mod memory;

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::failpoints;
 use crate::lookup::attachment_view::{self, after_all};
-use crate::lookup::{find_disk, locking, memory};
+use crate::lookup::{alias, find_disk, locking};
 use crate::model::cloud::attachment_state::VolumePhase;
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::Device;
@@ -29,7 +29,7 @@ pub fn expand(
     hint: &str,
 ) -> Result<Outcome> {
     let _lock = locking::lock(cx, &volume.id)?;
-    memory::remember_name(cx, volume);
+    alias::remember_name(cx, volume);
     let folder = cx.host.mounts.real_path(folder)?;
     let disk = find_disk::disk(cx, &volume.id)?;
     find_disk::report_hint(cx, &volume.id, hint, &disk);

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::failpoints;
 use crate::guard::{self, let_go_volumes};
-use crate::lookup::{find_disk, locking, memory};
+use crate::lookup::{alias, find_disk, locking, memory};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::layout::{PublishTarget, StageTarget};
@@ -38,7 +38,7 @@ pub fn publish(
     publication: &Publication<'_>,
 ) -> Result<Outcome> {
     let _lock = locking::lock(cx, &volume.id)?;
-    memory::remember_name(cx, volume);
+    alias::remember_name(cx, volume);
     let_go_volumes::note_caller(cx, &volume.id);
     let PublishTarget { consumer, folder } = publication.target;
     let unpublish = TearDown::Unpublish(consumer.clone());

@@ -7,7 +7,7 @@ use crate::heal::file_system_check::{self, next_count};
 use crate::heal::{self, recovery};
 use crate::lookup::find_disk::{self, must_be_allowed};
 use crate::lookup::memory::{self, staged};
-use crate::lookup::{disk_numbers, find_volume, locking};
+use crate::lookup::{alias, disk_numbers, locking};
 use crate::model::advice::{Remedy, advise};
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::{Device, Proof};
@@ -59,7 +59,7 @@ pub fn stage(
     hint: &str,
 ) -> Result<Outcome> {
     let _lock = locking::lock(cx, &volume.id)?;
-    memory::remember_name(cx, volume);
+    alias::remember_name(cx, volume);
     let_go_volumes::note_caller(cx, &volume.id);
     stage_locked(cx, volume, target, options, hint)
 }
@@ -100,7 +100,7 @@ pub(crate) fn stage_locked(
     }
     let seen = if options.untouched { None } else { sole_writer::sole_writer(cx, &volume.id)? };
     if let (Some(state), Some(name)) = (&seen, &volume.name) {
-        find_volume::record_name_of_a_mount(cx, state, name);
+        alias::record_name_of_a_mount(cx, state, name);
     }
     let attachment = seen.as_ref().and_then(mark_of_attachment);
     let found = file_system_on(cx, volume, &disk, options, attachment.as_deref())?;

@@ -5,10 +5,10 @@ use crate::failpoints;
 use crate::guard::letting_go::{self, ConsumerFolder};
 use crate::guard::{self, flush, free_disks, leaked_copies, let_go_volumes, refusal, remote_mark};
 use crate::heal::recovery;
-use crate::lookup::{find_volume, locking};
+use crate::lookup::{alias, disk_owner, locking};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::mount::folders_let_go::LetGoes;
 use crate::model::mount::layout::{PublishTarget, StageTarget, Target};
 use crate::model::mount::mount_place::Look;
@@ -16,12 +16,32 @@ use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::policy::GuardMode;
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
-use crate::operation::{Outcome, VolumeRef};
+use crate::operation::Outcome;
 use crate::ownership::mount_place;
 use crate::ports::host::Hidden;
 use crate::ports::store::Lock;
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+
+/// The volume that is taken off a folder.
+#[derive(Debug, Clone, Copy)]
+pub enum Occupant<'a> {
+    /// This one: another that is mounted there is refused.
+    Exactly(&'a VolumeId),
+    /// What a name was found to mean there: nothing where a mount is left whose disk is gone and of
+    /// which there is no record.
+    Found(Option<&'a VolumeId>, &'a VolumeName),
+}
+
+impl fmt::Display for Occupant<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exactly(id) => id.fmt(f),
+            Self::Found(_, name) => name.fmt(f),
+        }
+    }
+}
 
 /// Who asks for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,7 +87,7 @@ struct Begun {
 /// Unmounts the consumer's folder.
 pub fn unpublish(
     cx: &Context<'_>,
-    volume: VolumeRef<'_>,
+    volume: Occupant<'_>,
     target: &PublishTarget,
 ) -> Result<Outcome> {
     let PublishTarget { consumer, folder } = target;
@@ -84,7 +104,7 @@ pub fn unpublish(
 }
 
 /// Unmounts the stage folder.
-pub fn unstage(cx: &Context<'_>, volume: VolumeRef<'_>, target: &StageTarget) -> Result<Outcome> {
+pub fn unstage(cx: &Context<'_>, volume: Occupant<'_>, target: &StageTarget) -> Result<Outcome> {
     unstage_for(cx, Requester::Orchestrator, volume, target)
 }
 
@@ -94,13 +114,13 @@ pub(crate) fn unstage_forgotten(
     id: &VolumeId,
     target: &StageTarget,
 ) -> Result<Outcome> {
-    unstage_for(cx, Requester::Timer, VolumeRef::Id(id), target)
+    unstage_for(cx, Requester::Timer, Occupant::Exactly(id), target)
 }
 
 fn unstage_for(
     cx: &Context<'_>,
     requester: Requester,
-    volume: VolumeRef<'_>,
+    volume: Occupant<'_>,
     target: &StageTarget,
 ) -> Result<Outcome> {
     let Some(begun) = begin(cx, volume, &target.0, requester)? else {
@@ -109,10 +129,10 @@ fn unstage_for(
     let (folder, id) = (begun.folder.as_path(), begun.id.as_ref());
     if let Some(id) = id.filter(|_| begun.is_mounted) {
         // A UUID that is not its id would be taken for another volume's.
-        if let VolumeRef::Name(name) = volume
+        if let Occupant::Found(_, name) = volume
             && name.as_volume_id().is_some()
         {
-            find_volume::record_found_name(cx, id, name);
+            alias::record_found_name(cx, id, name);
         }
         // Before the disks are looked for: a disk that is put under its map is the map from then on.
         cx.host.shield.before_unmount(cx, id)?;
@@ -161,18 +181,18 @@ fn unstage_for(
 /// folder, or no volume and no mount.
 fn begin(
     cx: &Context<'_>,
-    volume: VolumeRef<'_>,
+    volume: Occupant<'_>,
     target: &Target,
     requester: Requester,
 ) -> Result<Option<Begun>> {
     let Some(folder) = mount_place::existing_folder(cx, target)? else { return Ok(None) };
     let stands = cx.host.mounts.standing_at(&folder)?;
     let id = match volume {
-        VolumeRef::Id(id) => {
-            find_volume::refuse_another_at(cx, id, &folder, &stands.table)?;
+        Occupant::Exactly(id) => {
+            disk_owner::refuse_another_at(cx, id, &folder, &stands.table)?;
             Some(id.clone())
         }
-        VolumeRef::Name(name) => find_volume::volume_mounted_at(cx, name, &folder)?,
+        Occupant::Found(id, _) => id.cloned(),
     };
     let is_mounted = stands.is_mounted();
     if !is_mounted {
@@ -338,7 +358,7 @@ fn unmount_one(cx: &Context<'_>, mount: &Mount, id: Option<&VolumeId>) -> Result
 
 /// The orchestrator removes the folder, which it can only if it is empty. Nothing is ever
 /// deleted here.
-fn report_left_over(cx: &Context<'_>, volume: VolumeRef<'_>, folder: &Path) {
+fn report_left_over(cx: &Context<'_>, volume: Occupant<'_>, folder: &Path) {
     let Hidden { files, bytes, more } = cx.host.mounts.hidden_in(folder);
     if files > 0 {
         let folder = folder.display();

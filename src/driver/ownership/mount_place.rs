@@ -2,7 +2,7 @@
 //! the folder's path leads to. Every call that works on a folder asks here.
 
 use crate::context::Context;
-use crate::lookup::{disk_numbers, find_disk, find_volume};
+use crate::lookup::{disk_numbers, disk_owner, find_disk};
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -136,7 +136,7 @@ pub(crate) fn refuse_strangers_on_top(
                 Some(id) => label::owner_of(mount).as_ref() == Some(id),
                 None => {
                     label::owner_of(mount).is_some()
-                        || find_volume::volume_on(cx, mount.disk)?.is_some()
+                        || disk_owner::volume_on(cx, mount.disk)?.is_some()
                 }
             })
     };

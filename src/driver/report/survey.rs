@@ -5,9 +5,9 @@
 use crate::context::Context;
 use crate::guard::{let_go_volumes, orphans};
 use crate::lookup::disk_numbers::{self, Belonging};
+use crate::lookup::find_disk;
 use crate::lookup::lost_disks::{lost_numbers, users_of_lost};
 use crate::lookup::other_kubelets::is_anothers;
-use crate::lookup::{find_disk, find_volume};
 use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{ServerId, VolumeId, VolumeName};
@@ -25,6 +25,7 @@ use crate::model::report::facts::{
 use crate::model::report::health::{self, Health, Verdict};
 use crate::model::sorting::sort_by_key;
 use crate::model::text::several;
+use crate::names;
 use crate::ownership::mount_place;
 use crate::ports::cloud::CloudVolume;
 use crate::report::facts::{name_of, own_role, pods_of, refusals_of, view};
@@ -305,7 +306,7 @@ fn of_another_cloud(
 /// The volume of a mount in one of the orchestrator's folders, if it can be told.
 fn volume_in(cx: &Context<'_>, mount: &Mount) -> Option<VolumeId> {
     let name = cx.faces.name_of_own(&mount.target)?;
-    find_volume::volume_mounted_at(cx, &name, &mount.target).ok().flatten()
+    names::volume_mounted_at(cx, &name, &mount.target).ok().flatten()
 }
 
 /// Which volume each number belongs to. A disk's number is its volume's; while a mount stands no

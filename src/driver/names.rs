@@ -1,18 +1,70 @@
-//! From the orchestrator's name of a volume to the volume. A wrong guess would detach
-//! another volume's disk, so whatever is not certain is an error.
+//! From the name by which a caller means a volume to its id, and on to the operation on that. A wrong guess
+//! would detach another volume's disk, so whatever is not certain is an error.
 
+pub mod known_volumes;
+
+use crate::attachment::detach::{self, Force};
+use crate::attachment::open_requests;
 use crate::context::Context;
-use crate::lookup::memory;
+use crate::lookup::alias::is_known;
+use crate::lookup::attachment_view::{self, Asking};
+use crate::lookup::disk_owner::volume_on;
 use crate::model::advice::{Remedy, advise};
-use crate::model::disk::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{ServerId, VIRTIO_SERIAL_LENGTH, VolumeId, VolumeName};
+use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::label;
-use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::layout::{PublishTarget, StageTarget, Target};
+use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
-use crate::operation::Volume;
+use crate::mount::unmount::{self, Occupant};
+use crate::operation::Outcome;
+use crate::ownership::mount_place;
 use crate::ports::cloud::{CloudVolume, Note};
 use std::path::Path;
+
+/// Detaches the volume of this name from the node's server, without a node from this machine.
+///
+/// A volume that is not attached there, or does not exist, is a success; no other attachment is
+/// touched.
+pub fn detach(
+    cx: &Context<'_>,
+    name: &VolumeName,
+    node: Option<&NodeName>,
+    force: Force,
+) -> Result<Outcome> {
+    let node = node.unwrap_or(cx.this_node);
+    let detach = |server: Option<&ServerId>| {
+        if let Some(state) = found_by_name(cx, name, server)? {
+            let id = state.id.clone();
+            return detach::detach_volume(cx, &id, Some(state), (node, server), force);
+        }
+        attachment_view::prove_missing(cx, name.as_str(), server)?;
+        // Only the server's volumes were searched for one that the cloud itself calls so.
+        let called = cx.cloud.called(name, cx.deadline)?;
+        for volume in called.iter().filter(|volume| volume.recorded_name.is_none()) {
+            open_requests::prove_not_attached(cx, volume, node, server)?;
+        }
+        Ok(Outcome::Already)
+    };
+    attachment_view::at_server_of(cx, node, Asking::Anew, detach::is_not_done, detach)
+}
+
+/// Unmounts the consumer's folder from the volume of this name.
+pub fn unpublish(cx: &Context<'_>, name: &VolumeName, target: &PublishTarget) -> Result<Outcome> {
+    let id = mounted_at(cx, name, &target.folder)?;
+    unmount::unpublish(cx, Occupant::Found(id.as_ref(), name), target)
+}
+
+/// Unmounts the stage folder from the volume of this name.
+pub fn unstage(cx: &Context<'_>, name: &VolumeName, target: &StageTarget) -> Result<Outcome> {
+    let id = mounted_at(cx, name, &target.0)?;
+    unmount::unstage(cx, Occupant::Found(id.as_ref(), name), target)
+}
+
+fn mounted_at(cx: &Context<'_>, name: &VolumeName, target: &Target) -> Result<Option<VolumeId>> {
+    let Some(folder) = mount_place::existing_folder(cx, target)? else { return Ok(None) };
+    volume_mounted_at(cx, name, &folder)
+}
 
 /// The volume of this name, as far as the cloud can tell; nothing if no volume that is
 /// attached to the server can be meant.
@@ -29,7 +81,7 @@ pub fn volume_named(
 }
 
 /// The volume of this name as the cloud shows it now.
-pub(crate) fn found_by_name(
+fn found_by_name(
     cx: &Context<'_>,
     name: &VolumeName,
     server: Option<&ServerId>,
@@ -110,17 +162,6 @@ fn unrecorded(
     }
     let how = "is no volume's id, and it is not recorded by which name these were attached";
     Err(in_doubt(name, &strangers, how))
-}
-
-/// Whether this driver has had to do with the volume. Its name is recorded then, if it goes by
-/// another one than its id.
-pub(crate) fn is_known(cx: &Context<'_>, volume: &CloudVolume) -> bool {
-    volume.recorded_name.is_some()
-        || volume.tenure.is_some()
-        || volume.life.is_some()
-        || volume.is_marked()
-        // In doubt it is a stranger: then a name that may mean it is refused.
-        || cx.store.records.has(&volume.id).unwrap_or(false)
 }
 
 fn strangers(cx: &Context<'_>, mut volumes: Vec<CloudVolume>) -> Vec<VolumeId> {
@@ -250,81 +291,9 @@ pub fn volume_mounted_at(
     Ok(is_its.then_some(id))
 }
 
-/// A caller that names the volume by its id means no other one, whatever is mounted at the folder.
-pub(crate) fn refuse_another_at(
-    cx: &Context<'_>,
-    id: &VolumeId,
-    folder: &Path,
-    table: &MountTable,
-) -> Result<()> {
-    for mount in table.at(folder) {
-        let shown = volume_on(cx, mount.disk)?.or_else(|| label::owner_of(mount));
-        if let Some(other) = shown.filter(|other| other != id) {
-            let folder = folder.display();
-            return Err(Error::refused(format!(
-                "at {folder} volume {other} is mounted, and not {id}"
-            ))
-            .hint(advise(
-                "{} says how it came there; it is left as it is",
-                [Remedy::Explain.into()],
-            )));
-        }
-    }
-    Ok(())
-}
-
 /// The name as an id, if it is a UUID and the volume of that id does not go by another name here.
 fn by_convention(cx: &Context<'_>, name: &VolumeName) -> Option<VolumeId> {
     name.as_volume_id().filter(|id| cx.store.records.load(id).name.is_none())
-}
-
-/// Records by which name a volume was found mounted, as far as it can be: its detach is told the
-/// name alone.
-pub(crate) fn record_found_name(cx: &Context<'_>, id: &VolumeId, name: &VolumeName) {
-    if name.is(id) {
-        return;
-    }
-    memory::remember_name(cx, &Volume::new(id.clone(), Some(name.clone())));
-    match cx.cloud.volume(id, cx.deadline) {
-        Ok(Some(state)) => record_name_of_a_mount(cx, &state, name),
-        Ok(None) => {}
-        Err(error) => {
-            tracing::warn!(volume = %id, %name, %error, "the volume's name is not recorded in the cloud");
-        }
-    }
-}
-
-/// Records by which name a volume is mounted, where the cloud has none for it: it was attached without one, and
-/// its detach, on whatever machine, is told this one. A name that an attach gave it stays.
-pub(crate) fn record_name_of_a_mount(cx: &Context<'_>, state: &CloudVolume, name: &VolumeName) {
-    let has_none = state.recorded_name.as_ref().is_none_or(|recorded| recorded.is(&state.id));
-    if !has_none || name.is(&state.id) || state.recorded_name.as_ref() == Some(name) {
-        return;
-    }
-    let id = &state.id;
-    if let Err(error) = cx.cloud.note(id, &[Note::Name(Some(name))], cx.deadline) {
-        tracing::warn!(volume = %id, %name, %error, "the volume's name is not recorded in the cloud");
-    }
-}
-
-pub(crate) fn volume_on(cx: &Context<'_>, number: DeviceNumber) -> Result<Option<VolumeId>> {
-    let shown = cx.host.devices.shown_by(number)?.unwrap_or_default();
-    let ids = shown.iter().filter_map(|one| match one {
-        Shown::Serial { text, .. } => VolumeId::parse(text).ok(),
-        Shown::BackingFile(path) => VolumeId::parse(path.file_stem()?.to_str()?).ok(),
-        Shown::LongBackingFile => None,
-    });
-    // A file of that name may be another's, and a serial of just the length to which one is
-    // cut may be: the way back must lead to the same disk, and prove it whole.
-    let proven = |id: &VolumeId| {
-        cx.cloud.identity(id).proven_by(&shown) == Some(Proof::Whole)
-            && (id.as_str().len() != VIRTIO_SERIAL_LENGTH || is_image(&shown))
-    };
-    Ok(ids.into_iter().find(proven))
-}
-
-fn is_image(shown: &[Shown]) -> bool {
-    shown.iter().any(|one| matches!(one, Shown::BackingFile(_)))
 }
 
 /// A volume that was taken away by hand keeps the name's record: only those that are at the

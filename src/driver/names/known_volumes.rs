@@ -1,13 +1,15 @@
 //! The volumes that this machine and the cloud know, with all that people may call them.
 
 use crate::context::Context;
-use crate::lookup::{find_disk, find_volume};
+use crate::lookup::disk_owner::volume_on;
+use crate::lookup::find_disk;
 use crate::model::disk::device::{DeviceNumber, link_names};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::known_volume::{KnownVolume, TypedName};
 use crate::model::mount::label;
 use crate::model::mount::layout::FolderKind;
+use crate::names;
 use crate::ports::clock::Deadline;
 use crate::ports::cloud::CloudVolume;
 use std::collections::BTreeMap;
@@ -39,7 +41,7 @@ pub fn here(cx: &Context<'_>, typed: TypedName<'_>) -> Vec<KnownVolume> {
         let place = cx.faces.place_of(&mount.target);
         let own = cx.faces.name_of_own(&mount.target);
         let by_folder =
-            |name: &VolumeName| find_volume::volume_mounted_at(cx, name, &mount.target).ok()?;
+            |name: &VolumeName| names::volume_mounted_at(cx, name, &mount.target).ok()?;
         let id = label::owner_of(mount).or_else(|| own.as_ref().and_then(by_folder));
         let one = match (&id, &own) {
             (Some(id), _) => known.volume(id),
@@ -54,7 +56,7 @@ pub fn here(cx: &Context<'_>, typed: TypedName<'_>) -> Vec<KnownVolume> {
         }
         one.dead.extend([mount.number, mount.disk].into_iter().filter(|n| is_gone(cx, *n)));
     }
-    if let Some(shown) = typed.number.and_then(|n| find_volume::volume_on(cx, n).ok().flatten()) {
+    if let Some(shown) = typed.number.and_then(|n| volume_on(cx, n).ok().flatten()) {
         known.volume(&shown);
     }
     known.finish(|one| complete(cx, one, typed))

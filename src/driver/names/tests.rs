@@ -1,7 +1,10 @@
 use super::*;
 use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
-use crate::lookup::find_volume;
+use crate::lookup::alias::record_found_name;
+use crate::lookup::disk_owner::refuse_another_at;
 use crate::model::cloud::request::AttachRequest;
+use crate::model::disk::device::{DeviceNumber, Shown};
+use crate::model::ids::VIRTIO_SERIAL_LENGTH;
 use crate::ports::cloud::Attachment;
 use crate::ports::store::Records;
 use std::path::PathBuf;
@@ -274,7 +277,7 @@ fn a_disk_that_is_of_no_volume_by_its_whole_id_is_the_named_ones_only_if_it_may_
         let (cloud, devices) =
             (FakeCloud::default(), FakeDevices::default().with("vda", 1, serial));
         let made_up = MadeUp { mounts: FakeMounts::of(&[line]), ..MadeUp::with(&cloud, &devices) };
-        made_up.drive(|cx| find_volume::volume_mounted_at(cx, &name(ONE), Path::new("/x")).unwrap())
+        made_up.drive(|cx| volume_mounted_at(cx, &name(ONE), Path::new("/x")).unwrap())
     };
     assert_eq!(at(&ONE[..VIRTIO_SERIAL_LENGTH]), Some(id(ONE)), "cut to what virtio shows");
     assert_eq!(at(&OTHER[..VIRTIO_SERIAL_LENGTH]), None);
@@ -384,7 +387,7 @@ fn a_volume_that_is_mounted_under_the_name_is_meant() {
             let records = cx.store.records;
             records.update(&id("v-1"), |record| record.name = Some(name("pv-3"))).unwrap();
             records.note_name(&name("pv-1"), &id("v-1")).unwrap();
-            find_volume::volume_named(cx, &name("pv-1"), Some(&server())).unwrap()
+            volume_named(cx, &name("pv-1"), Some(&server())).unwrap()
         });
         assert_eq!(found.as_ref().map(VolumeId::as_str), told, "{mounted}");
     }

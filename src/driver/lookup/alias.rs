@@ -1,0 +1,68 @@
+//! The orchestrator's name of a volume, as it is recorded beside its id, here and in the cloud.
+
+use crate::context::Context;
+use crate::model::ids::{VolumeId, VolumeName};
+use crate::operation::Volume;
+use crate::ports::clock::Deadline;
+use crate::ports::cloud::{CloudVolume, Note};
+use crate::ports::store::Locked;
+use std::time::Duration;
+
+/// Remembers which name belongs to the volume, so that a call that is only given the name
+/// finds it. It is a cache: a failure is logged, no more. The caller holds the volume's lock.
+pub(crate) fn remember_name(cx: &Context<'_>, volume: &Volume) {
+    let Some(name) = &volume.name else { return };
+    let remembered = cx.store.records.update(&volume.id, |record| record.name = Some(name.clone()));
+    if let Err(error) = remembered {
+        tracing::debug!(%error, "the volume's name is not remembered");
+    }
+}
+
+/// Remembers the volume's name unless another call holds its lock: that call remembers the name too, and
+/// its record must not change meanwhile.
+pub(crate) fn remember_name_if_unlocked(cx: &Context<'_>, volume: &Volume) {
+    let now = Deadline::after(Duration::ZERO);
+    if let Ok(Locked::Held(_lock)) = cx.store.locks.take(&volume.id, cx.operation, now) {
+        remember_name(cx, volume);
+    }
+}
+
+/// Whether this driver has had to do with the volume. Its name is recorded then, if it goes by
+/// another one than its id.
+pub(crate) fn is_known(cx: &Context<'_>, volume: &CloudVolume) -> bool {
+    volume.recorded_name.is_some()
+        || volume.tenure.is_some()
+        || volume.life.is_some()
+        || volume.is_marked()
+        // In doubt it is a stranger: then a name that may mean it is refused.
+        || cx.store.records.has(&volume.id).unwrap_or(false)
+}
+
+/// Records by which name a volume was found mounted, as far as it can be: its detach is told the
+/// name alone.
+pub(crate) fn record_found_name(cx: &Context<'_>, id: &VolumeId, name: &VolumeName) {
+    if name.is(id) {
+        return;
+    }
+    remember_name(cx, &Volume::new(id.clone(), Some(name.clone())));
+    match cx.cloud.volume(id, cx.deadline) {
+        Ok(Some(state)) => record_name_of_a_mount(cx, &state, name),
+        Ok(None) => {}
+        Err(error) => {
+            tracing::warn!(volume = %id, %name, %error, "the volume's name is not recorded in the cloud");
+        }
+    }
+}
+
+/// Records by which name a volume is mounted, where the cloud has none for it: it was attached without one, and
+/// its detach, on whatever machine, is told this one. A name that an attach gave it stays.
+pub(crate) fn record_name_of_a_mount(cx: &Context<'_>, state: &CloudVolume, name: &VolumeName) {
+    let has_none = state.recorded_name.as_ref().is_none_or(|recorded| recorded.is(&state.id));
+    if !has_none || name.is(&state.id) || state.recorded_name.as_ref() == Some(name) {
+        return;
+    }
+    let id = &state.id;
+    if let Err(error) = cx.cloud.note(id, &[Note::Name(Some(name))], cx.deadline) {
+        tracing::warn!(volume = %id, %name, %error, "the volume's name is not recorded in the cloud");
+    }
+}
