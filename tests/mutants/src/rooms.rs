@@ -109,7 +109,13 @@ pub const ROOMS: [Room; 4] = [
     },
     Room {
         name: "names",
-        files: &["src/model/ids.rs", "src/model/known_volume.rs", "src/driver/lookup/"],
+        files: &[
+            "src/model/ids.rs",
+            "src/model/known_volume.rs",
+            "src/driver/lookup/",
+            "src/driver/names.rs",
+            "src/driver/names/",
+        ],
         tests: &[
             (
                 "root",

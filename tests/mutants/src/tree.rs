@@ -50,7 +50,11 @@ const PATCHES: [(&str, &str, &str); 10] = [
     ("src/driver/mod.rs", MODEL, MODEL_WITH_MUTANT),
     ("src/shield/mod.rs", MODEL, MODEL_WITH_MUTANT),
     ("src/node/mod.rs", MODEL, MODEL_WITH_MUTANT),
-    ("src/lib.rs", "pub use incloud_disk_model as model;\n", "pub use incloud_disk_model::{self as model, mutant};\n"),
+    (
+        "src/lib.rs",
+        "pub use incloud_disk_model as model;\n",
+        "pub use incloud_disk_model::{self as model, mutant};\n",
+    ),
     // The tests have a PID namespace, for a driver that is wrong must not find the machine's processes.
     (
         "src/host/census/visibility.rs",
