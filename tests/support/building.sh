@@ -219,7 +219,19 @@ packs_relocations() {
 build_with_libudev() {
     flags=''
     add_path_flags
+    # A linker that is named has an unwinder of its own, and links for older machines.
+    if [ $# -eq 0 ] && loads_quickly; then set -- "-Clink-arg=-L$unwinder" "$pack"; fi
     as_builder env CARGO_ENCODED_RUSTFLAGS="${flags#?}" "$cargo" rustc --locked --release --bin disk -- "$@"
+}
+
+# loads_quickly: whether a program starts here whose relocations are packed, and into which the compiler's unwinder is
+# linked: a library less to load. Sets `unwinder`, the folder in which the linker finds the archive under the library's name.
+loads_quickly() {
+    unwinder=$(target_folder)/tools/unwinder
+    # shellcheck disable=SC2016 # for the inner shell
+    as_builder sh -c 'mkdir -p "$1" && echo "INPUT(-lgcc_eh)" >"$1/libgcc_s.so" && echo "fn main() {}" |
+        "$2" "-Clink-arg=-L$1" "$3" -o "$1/probe" - && "$1/probe"' \
+        - "$unwinder" "$(dirname "$cargo")/rustc" "$pack" >/dev/null 2>&1
 }
 
 # No path of this machine gets into the binary, so that the same source makes the same bytes in whatever folder.
