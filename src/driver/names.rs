@@ -7,7 +7,7 @@ use crate::attachment::detach::{self, Force};
 use crate::attachment::open_requests;
 use crate::context::Context;
 use crate::lookup::alias::is_known;
-use crate::lookup::attachment_view::{self, Asking};
+use crate::lookup::attachment_view;
 use crate::lookup::disk_owner::volume_on;
 use crate::model::advice::{Remedy, advise};
 use crate::model::error::{Error, Kind, Result};
@@ -32,8 +32,7 @@ pub fn detach(
     node: Option<&NodeName>,
     force: Force,
 ) -> Result<Outcome> {
-    let node = node.unwrap_or(cx.this_node);
-    let detach = |server: Option<&ServerId>| {
+    detach::at_node(cx, node, |(node, server)| {
         if let Some(state) = found_by_name(cx, name, server)? {
             let id = state.id.clone();
             return detach::detach_volume(cx, &id, Some(state), (node, server), force);
@@ -45,8 +44,7 @@ pub fn detach(
             open_requests::prove_not_attached(cx, volume, node, server)?;
         }
         Ok(Outcome::Already)
-    };
-    attachment_view::at_server_of(cx, node, Asking::Anew, detach::is_not_done, detach)
+    })
 }
 
 /// Unmounts the consumer's folder from the volume of this name.

@@ -42,8 +42,17 @@ pub fn detach(
     node: Option<&NodeName>,
     force: Force,
 ) -> Result<Outcome> {
+    at_node(cx, node, |at| detach_volume(cx, id, None, at, force))
+}
+
+/// Detaches from the node's server, without a node from this machine, and asks anew for a server that may be wrong.
+pub(crate) fn at_node(
+    cx: &Context<'_>,
+    node: Option<&NodeName>,
+    detach: impl Fn((&NodeName, Option<&ServerId>)) -> Result<Outcome>,
+) -> Result<Outcome> {
     let node = node.unwrap_or(cx.this_node);
-    let detach = |server: Option<&ServerId>| detach_volume(cx, id, None, (node, server), force);
+    let detach = |server: Option<&ServerId>| detach((node, server));
     attachment_view::at_server_of(cx, node, Asking::Anew, is_not_done, detach)
 }
 
@@ -382,7 +391,7 @@ fn forget(cx: &Context<'_>, id: &VolumeId) {
 }
 
 /// Whether an answer may be about the wrong server: not a detach that was done.
-pub(crate) fn is_not_done(answer: &Result<Outcome>) -> bool {
+fn is_not_done(answer: &Result<Outcome>) -> bool {
     !matches!(answer, Ok(Outcome::Done))
 }
 
