@@ -6,8 +6,8 @@ use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::disk::journal::sights::JournalMark;
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
-use crate::model::policy::ShieldMode;
 use crate::model::shield::own_map::{MapState, OwnMap};
+use crate::mount::stage::StageOptions;
 
 /// The hooks of an operation. All but those that only look are called under the volume's lock.
 pub trait Shield {
@@ -32,7 +32,7 @@ pub trait Shield {
         _: &VolumeId,
         _: &Device,
         _: &FileSystem,
-        _: MapWish,
+        _: &StageOptions,
     ) -> Result<Option<MapOverDisk>> {
         Ok(None)
     }
@@ -77,15 +77,6 @@ pub trait Shield {
 pub struct NoShield;
 
 impl Shield for NoShield {}
-
-/// What a new mount asks of the shield.
-#[derive(Debug, Clone, Copy)]
-pub struct MapWish {
-    /// Whether it is made through a map, if not as configured.
-    pub mode: Option<ShieldMode>,
-    /// Whether nothing may be written to the disk.
-    pub untouched: bool,
-}
 
 /// The map of a new mount.
 #[derive(Debug)]
@@ -133,7 +124,7 @@ pub fn number_of(cx: &Context<'_>, id: &VolumeId) -> Option<DeviceNumber> {
     seen(cx, id).map(|map| map.number)
 }
 
-/// The map, if what has it open waits for its disk: that has not let go of the volume, wherever its disk is now.
+/// The map, if its users wait for the disk: they still use the volume, wherever the disk is now.
 pub fn waited_for(cx: &Context<'_>, id: &VolumeId) -> Result<Option<OwnMap>> {
     Ok(cx.host.shield.map_of(id)?.filter(|map| map.opened > 0 && map.state().waits()))
 }

@@ -2,8 +2,9 @@
 
 use crate::driver::Context;
 use crate::driver::lookup::find_disk;
+use crate::driver::mount::stage::StageOptions;
 use crate::driver::operation::moment;
-use crate::driver::shield::{self, MapOverDisk, MapWish};
+use crate::driver::shield::{self, MapOverDisk};
 use crate::model::disk::contents::{FileSystem, FsType};
 use crate::model::disk::device::{Device, Identity};
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
@@ -27,12 +28,12 @@ pub(crate) fn cover(
     id: &VolumeId,
     disk: &Device,
     found: &FileSystem,
-    wish: MapWish,
+    options: &StageOptions,
 ) -> Result<Option<MapOverDisk>> {
     if disk.kernel_name.starts_with("dm-") {
         return covered_already(maps, cx, id, disk);
     }
-    if wish.mode.unwrap_or(cx.policy.shield.mode) == ShieldMode::Off || wish.untouched {
+    if options.shield.unwrap_or(cx.policy.shield.mode) == ShieldMode::Off || options.untouched {
         return Ok(None);
     }
     let name = &disk.kernel_name;

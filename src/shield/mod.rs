@@ -15,14 +15,15 @@ mod tests;
 
 use incloud_disk_driver as driver;
 #[cfg(test)]
-use incloud_disk_driver::{Host, Policy, Store, call_counts, shield};
+use incloud_disk_driver::{Host, Policy, Store, attachment, call_counts, shield};
 #[cfg(test)]
 use incloud_disk_host as host;
 use incloud_disk_model as model;
 use incloud_disk_ports as ports;
 
 use crate::driver::Context;
-use crate::driver::shield::{MapOverDisk, MapWish, Returned, Shield};
+use crate::driver::mount::stage::StageOptions;
+use crate::driver::shield::{MapOverDisk, Returned, Shield};
 use crate::model::disk::contents::FileSystem;
 use crate::model::disk::device::Device;
 use crate::model::disk::journal::sights::JournalMark;
@@ -56,9 +57,9 @@ impl Shield for MapShield<'_> {
         id: &VolumeId,
         disk: &Device,
         found: &FileSystem,
-        wish: MapWish,
+        options: &StageOptions,
     ) -> Result<Option<MapOverDisk>> {
-        covering::cover(self.maps, cx, id, disk, found, wish)
+        covering::cover(self.maps, cx, id, disk, found, options)
     }
 
     fn after_mount(

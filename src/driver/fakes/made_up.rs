@@ -1,6 +1,7 @@
 //! A context on a machine that is made up.
 
 use super::{FakeCloud, FakeDevices, FakeFileSystems, FakeMounts, FakeNamespaces, NoHost};
+use crate::attachment::detach::{self, Force};
 use crate::call_counts::CallCounts;
 use crate::host::locks::LockFiles;
 use crate::host::machine::ThisMachine;
@@ -8,7 +9,7 @@ use crate::host::pace::PaceFile;
 use crate::host::records::RecordFiles;
 use crate::host::shared_answers::AnswerFiles;
 use crate::model::face::{Faces, OF_TESTS};
-use crate::model::ids::NodeName;
+use crate::model::ids::{NodeName, VolumeId};
 use crate::model::mount::after_heal::After;
 use crate::model::policy::{GuardPolicy, HealMode, ShieldPolicy, Takeover};
 use crate::ports::clock::Deadline;
@@ -53,6 +54,13 @@ impl<'a> MadeUp<'a> {
 
     pub(crate) fn records(&self) -> RecordFiles {
         super::records_in(&self.folder)
+    }
+
+    /// What a detach of `v-1` from this node answers, and how often that asked the cloud.
+    pub(crate) fn detached(&self) -> (Option<String>, u32) {
+        let (id, node) = (VolumeId::parse("v-1").unwrap(), NodeName::parse(self.node).unwrap());
+        let told = self.drive(|cx| detach::detach(cx, &id, Some(&node), Force::No));
+        (told.err().map(|error| error.cause), self.cloud.requests.get())
     }
 
     pub(crate) fn drive<T>(&self, work: impl FnOnce(&Context<'_>) -> T) -> T {

@@ -172,32 +172,18 @@ fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attachment::detach::{self, Force};
     use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
     use crate::model::disk::device::DeviceNumber;
-    use crate::model::ids::NodeName;
     use crate::model::mount::disk_users::{KernelUse, Process, Tie};
-    use crate::model::policy::GuardPolicy;
-
-    fn detached_from(devices: &FakeDevices, mode: GuardMode) -> (Option<String>, u32) {
-        let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
-        let made_up = MadeUp {
-            namespaces: FakeNamespaces { is_blind: true, ..FakeNamespaces::default() },
-            guard: GuardPolicy { mode, ..GuardPolicy::default() },
-            ..MadeUp::with(&cloud, devices)
-        };
-        let node = NodeName::parse("here").unwrap();
-        let id = VolumeId::parse("v-1").unwrap();
-        let told = made_up.drive(|cx| detach::detach(cx, &id, Some(&node), Force::No));
-        (told.err().map(|error| error.cause), cloud.requests.get())
-    }
 
     #[test]
     fn disks_that_cannot_be_looked_at_let_no_volume_leave_but_where_there_is_no_dev() {
         let unread = |is_out_of_sight| {
             let why = Some("/dev: I/O error");
             let devices = FakeDevices { unread: why, is_out_of_sight, ..FakeDevices::default() };
-            detached_from(&devices, GuardMode::Enforce)
+            let cloud = FakeCloud::default().with("v-1", 1 << 30, &["here"]);
+            let namespaces = FakeNamespaces { is_blind: true, ..FakeNamespaces::default() };
+            MadeUp { namespaces, ..MadeUp::with(&cloud, &devices) }.detached()
         };
         assert_eq!(unread(true), (None, 1));
         assert_eq!(unread(false), (Some("/dev: I/O error".to_owned()), 0));

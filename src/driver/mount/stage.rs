@@ -26,7 +26,7 @@ use crate::operation::{Outcome, Volume, moment};
 use crate::ownership::mount_place::{self, belonging, belongs_now};
 use crate::ports::cloud::CloudVolume;
 use crate::ports::host::{Hidden, MountRequest};
-use crate::shield::{MapOverDisk, MapWish};
+use crate::shield::MapOverDisk;
 use std::path::Path;
 use std::time::Duration;
 
@@ -109,9 +109,8 @@ pub(crate) fn stage_locked(
     cx.host.mounts.make_folder(&folder)?;
     report_hidden(cx, &volume.id, &folder);
     find_disk::prove_again(cx, &volume.id, &disk)?;
-    let wish = MapWish { mode: options.shield, untouched: options.untouched };
     let transport = disk.transport().cloned();
-    let covered = cx.host.shield.before_mount(cx, &volume.id, &disk, &found, wish)?;
+    let covered = cx.host.shield.before_mount(cx, &volume.id, &disk, &found, options)?;
     let (disk, _held_map) = match &covered {
         Some(MapOverDisk { map, .. }) => (map.clone(), Some(find_disk::hold(cx, &volume.id, map)?)),
         None => (disk, None),

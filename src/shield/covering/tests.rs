@@ -88,8 +88,8 @@ impl Scene {
         (mode, untouched): (Option<ShieldMode>, bool),
     ) -> Result<Option<MapOverDisk>> {
         let found = FileSystem { kind, ..FileSystem::of_a_test("", 1 << 30) };
-        let wish = MapWish { mode, untouched };
-        self.with(|cx| cx.host.shield.before_mount(cx, &Self::id(), &self.disk(), &found, wish))
+        let options = StageOptions { shield: mode, untouched, ..StageOptions::default() };
+        self.with(|cx| cx.host.shield.before_mount(cx, &Self::id(), &self.disk(), &found, &options))
     }
 
     fn done(&self) -> Vec<&'static str> {

@@ -2,13 +2,12 @@
 
 use crate::MapShield;
 use crate::driver::Context;
-use crate::driver::attachment::detach::{self, Force};
 use crate::driver::heal::sweep::{Swept, sweep_all};
 use crate::driver::lookup::memory::staged;
 use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp, moment};
 use crate::host::left_behind::{self, LeftProcess};
 use crate::model::disk::journal::sights::JournalMark;
-use crate::model::ids::{NodeName, VolumeId};
+use crate::model::ids::VolumeId;
 use crate::model::policy::{GuardMode, GuardPolicy, HealMode};
 use crate::model::record::{MapWait, Staged, VolumeRecord, WaitCause};
 use crate::model::shield::own_map::OwnMap;
@@ -34,10 +33,7 @@ fn detached_from(
         guard: GuardPolicy { mode, ..GuardPolicy::default() },
         ..MadeUp::with(&cloud, devices)
     };
-    let node = NodeName::parse("here").unwrap();
-    let id = VolumeId::parse("v-1").unwrap();
-    let told = made_up.drive(|cx| detach::detach(cx, &id, Some(&node), Force::No));
-    (told.err().map(|error| error.cause), cloud.requests.get())
+    made_up.detached()
 }
 
 /// No machine of the tests has device mapper but the virtual ones.
