@@ -27,8 +27,7 @@ pub(crate) fn remember_name_if_unlocked(cx: &Context<'_>, volume: &Volume) {
     }
 }
 
-/// Whether this driver has had to do with the volume. Its name is recorded then, if it goes by
-/// another one than its id.
+/// Whether this driver has handled the volume. If so, a name that is not its id is recorded.
 pub(crate) fn is_known(cx: &Context<'_>, volume: &CloudVolume) -> bool {
     volume.recorded_name.is_some()
         || volume.tenure.is_some()
@@ -38,8 +37,7 @@ pub(crate) fn is_known(cx: &Context<'_>, volume: &CloudVolume) -> bool {
         || cx.store.records.has(&volume.id).unwrap_or(false)
 }
 
-/// Records by which name a volume was found mounted, as far as it can be: its detach is told the
-/// name alone.
+/// Records the name under which a volume was found mounted, where possible: its detach receives only the name.
 pub(crate) fn record_found_name(cx: &Context<'_>, id: &VolumeId, name: &VolumeName) {
     if name.is(id) {
         return;
@@ -54,8 +52,8 @@ pub(crate) fn record_found_name(cx: &Context<'_>, id: &VolumeId, name: &VolumeNa
     }
 }
 
-/// Records by which name a volume is mounted, where the cloud has none for it: it was attached without one, and
-/// its detach, on whatever machine, is told this one. A name that an attach gave it stays.
+/// Records the name under which a volume is mounted, if the cloud has none for it: it was attached without one, and
+/// its detach, on whatever machine, receives this one. A name that an attach recorded stays.
 pub(crate) fn record_name_of_a_mount(cx: &Context<'_>, state: &CloudVolume, name: &VolumeName) {
     let has_none = state.recorded_name.as_ref().is_none_or(|recorded| recorded.is(&state.id));
     if !has_none || name.is(&state.id) || state.recorded_name.as_ref() == Some(name) {

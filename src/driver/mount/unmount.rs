@@ -24,7 +24,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// The volume that is taken off a folder.
+/// The volume whose folder is unmounted.
 #[derive(Debug, Clone, Copy)]
 pub enum Occupant<'a> {
     /// This one: another that is mounted there is refused.
