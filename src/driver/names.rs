@@ -13,12 +13,11 @@ use crate::model::advice::{Remedy, advise};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::mount::label;
-use crate::model::mount::layout::{PublishTarget, StageTarget, Target};
+use crate::model::mount::layout::{PublishTarget, StageTarget};
 use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
 use crate::mount::unmount::{self, Occupant};
 use crate::operation::Outcome;
-use crate::ownership::mount_place;
 use crate::ports::cloud::{CloudVolume, Note};
 use std::path::Path;
 
@@ -49,19 +48,14 @@ pub fn detach(
 
 /// Unmounts the consumer's folder from the volume of this name.
 pub fn unpublish(cx: &Context<'_>, name: &VolumeName, target: &PublishTarget) -> Result<Outcome> {
-    let id = mounted_at(cx, name, &target.folder)?;
-    unmount::unpublish(cx, Occupant::Found(id.as_ref(), name), target)
+    let find = |folder: &Path| volume_mounted_at(cx, name, folder);
+    unmount::unpublish(cx, Occupant::Named(name, &find), target)
 }
 
 /// Unmounts the stage folder from the volume of this name.
 pub fn unstage(cx: &Context<'_>, name: &VolumeName, target: &StageTarget) -> Result<Outcome> {
-    let id = mounted_at(cx, name, &target.0)?;
-    unmount::unstage(cx, Occupant::Found(id.as_ref(), name), target)
-}
-
-fn mounted_at(cx: &Context<'_>, name: &VolumeName, target: &Target) -> Result<Option<VolumeId>> {
-    let Some(folder) = mount_place::existing_folder(cx, target)? else { return Ok(None) };
-    volume_mounted_at(cx, name, &folder)
+    let find = |folder: &Path| volume_mounted_at(cx, name, folder);
+    unmount::unstage(cx, Occupant::Named(name, &find), target)
 }
 
 /// The volume of this name, as far as the cloud can tell; nothing if no volume that is

@@ -8,6 +8,7 @@ use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::ports::clock::Deadline;
 use crate::ports::host::{Hidden, MountRequest, Mounts};
+use std::cell::Cell;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -16,12 +17,15 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 pub(crate) struct FakeMounts {
     pub(crate) table: MountTable,
+    /// How often it was looked what stands at a folder.
+    pub(crate) looks: Cell<u32>,
 }
 
 impl FakeMounts {
     /// These lines of a mount table.
     pub(crate) fn of(lines: &[&str]) -> Self {
-        Self { table: MountTable::parse(lines.join("\n").as_bytes()).unwrap() }
+        let table = MountTable::parse(lines.join("\n").as_bytes()).unwrap();
+        Self { table, ..Self::default() }
     }
 }
 
@@ -35,6 +39,7 @@ impl Mounts for FakeMounts {
     }
 
     fn standing_at(&self, folder: &Path) -> Result<Look> {
+        self.looks.set(self.looks.get() + 1);
         Ok(Look::of(folder, None, self.table.clone()))
     }
 

@@ -25,20 +25,21 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// The volume whose folder is unmounted.
-#[derive(Debug, Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "it borrows a function")]
+#[derive(Clone, Copy)]
 pub enum Occupant<'a> {
     /// This one: another that is mounted there is refused.
     Exactly(&'a VolumeId),
-    /// What a name was found to mean there: nothing where a mount is left whose disk is gone and of
-    /// which there is no record.
-    Found(Option<&'a VolumeId>, &'a VolumeName),
+    /// What this name means there. It is asked after the look at the folder, so that a mount that is seen has its
+    /// volume. Nothing where a mount is left whose disk is gone and of which there is no record.
+    Named(&'a VolumeName, &'a dyn Fn(&Path) -> Result<Option<VolumeId>>),
 }
 
 impl fmt::Display for Occupant<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exactly(id) => id.fmt(f),
-            Self::Found(_, name) => name.fmt(f),
+            Self::Named(name, _) => name.fmt(f),
         }
     }
 }
@@ -129,7 +130,7 @@ fn unstage_for(
     let (folder, id) = (begun.folder.as_path(), begun.id.as_ref());
     if let Some(id) = id.filter(|_| begun.is_mounted) {
         // A UUID that is not its id would be taken for another volume's.
-        if let Occupant::Found(_, name) = volume
+        if let Occupant::Named(name, _) = volume
             && name.as_volume_id().is_some()
         {
             alias::record_found_name(cx, id, name);
@@ -192,7 +193,7 @@ fn begin(
             disk_owner::refuse_another_at(cx, id, &folder, &stands.table)?;
             Some(id.clone())
         }
-        Occupant::Found(id, _) => id.cloned(),
+        Occupant::Named(_, find) => find(&folder)?,
     };
     let is_mounted = stands.is_mounted();
     if !is_mounted {
@@ -363,5 +364,28 @@ fn report_left_over(cx: &Context<'_>, volume: Occupant<'_>, folder: &Path) {
     if files > 0 {
         let folder = folder.display();
         tracing::warn!(name = %volume, %folder, files, bytes, more, "files were written into the folder while nothing was mounted there; they must be moved by hand, or the folder stays");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
+    use std::cell::Cell;
+
+    /// Else a call that mounts meanwhile would be unmounted without its lock, as of no volume.
+    #[test]
+    fn a_name_is_resolved_after_the_look_at_its_folder() {
+        let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
+        let made_up = MadeUp::with(&cloud, &devices);
+        let looks_before = Cell::new(None);
+        let find = |_: &Path| {
+            looks_before.set(Some(made_up.mounts.looks.get()));
+            Ok(None)
+        };
+        let name = VolumeName::parse("pv-1").unwrap();
+        let target = StageTarget(Target { root: "/k".into(), below: "stages/pv-1".into() });
+        let done = made_up.drive(|cx| unstage(cx, Occupant::Named(&name, &find), &target));
+        assert_eq!((done, looks_before.get()), (Ok(Outcome::Already), Some(1)));
     }
 }
