@@ -219,7 +219,7 @@ fn is_meant_here(
 fn is_mounted_as(cx: &Context<'_>, name: &VolumeName, record: &VolumeRecord) -> Result<bool> {
     let is_its = |mount: &Mount| {
         label::owner_of(mount).as_ref() == Some(&record.volume)
-            || record.staged.as_ref().is_some_and(|staged| staged.folder == mount.target)
+            || record.mounts.staged.as_ref().is_some_and(|staged| staged.folder == mount.target)
     };
     let is_called =
         |mount: &&Mount| mount.target.file_name().is_some_and(|last| last == name.as_str());

@@ -144,7 +144,7 @@ pub fn waits(cx: &Context<'_>, id: &VolumeId) -> bool {
 /// Of what is not healed because a map waits, why the disk that is here was not put there.
 #[must_use]
 pub fn why_it_waits(cx: &Context<'_>, id: &VolumeId, error: Error) -> Error {
-    let wait = cx.store.records.load(id).map_wait;
+    let wait = cx.store.records.load(id).shield.map_wait;
     match wait.and_then(|wait| wait.not_switched) {
         Some(why) => Error {
             cause: format!("{}; the disk that is here is not put there: {why}", error.cause),

@@ -290,17 +290,17 @@ mod tests {
         let (state, run) = (folder.path().join("state"), folder.path().join("run"));
         let (one, other) = (RecordFiles::below(&state, &run), RecordFiles::below(&state, &run));
         let id = VolumeId::parse("v1").unwrap();
-        one.update(&id, |record| record.refusals = 1).unwrap();
+        one.update(&id, |record| record.guard.refusals = 1).unwrap();
         let file = fs::OpenOptions::new().write(true).open(one.passing_path(&id)).unwrap();
         let written = file.metadata().unwrap().modified().unwrap();
         file.set_len(0).unwrap();
         file.set_modified(written).unwrap();
-        assert_eq!(one.load(&id).refusals, 1, "it is known what the file of that stamp said");
-        assert_eq!(other.load(&id).refusals, 0);
-        other.update(&id, |record| record.refusals = 5).unwrap();
-        assert_eq!(one.load(&id).refusals, 5);
-        one.update(&id, |record| record.healing = Some(2)).unwrap();
-        assert_eq!((other.load(&id).refusals, other.load(&id).healing), (5, Some(2)));
+        assert_eq!(one.load(&id).guard.refusals, 1, "it is known what the file of that stamp said");
+        assert_eq!(other.load(&id).guard.refusals, 0);
+        other.update(&id, |record| record.guard.refusals = 5).unwrap();
+        assert_eq!(one.load(&id).guard.refusals, 5);
+        one.update(&id, |record| record.heal.healing = Some(2)).unwrap();
+        assert_eq!((other.load(&id).guard.refusals, other.load(&id).heal.healing), (5, Some(2)));
     }
 
     #[test]
@@ -326,17 +326,17 @@ mod tests {
         let (state, run) = (folder.path().join("state"), folder.path().join("run"));
         let records = RecordFiles::below(&state, &run);
         let id = VolumeId::parse("v1").unwrap();
-        records.update(&id, |record| record.was_mounted = true).unwrap();
+        records.update(&id, |record| record.disk.was_mounted = true).unwrap();
         let inode = || fs::metadata(state.join("volumes/v1.json")).unwrap().ino();
         let before = inode();
-        records.update(&id, |record| record.healing = Some(7)).unwrap();
-        assert_eq!((inode(), records.load(&id).healing), (before, Some(7)));
-        records.update(&id, |record| record.healing = None).unwrap();
-        assert_eq!(records.load(&id).healing, None);
-        records.update(&id, |record| record.healing = Some(8)).unwrap();
+        records.update(&id, |record| record.heal.healing = Some(7)).unwrap();
+        assert_eq!((inode(), records.load(&id).heal.healing), (before, Some(7)));
+        records.update(&id, |record| record.heal.healing = None).unwrap();
+        assert_eq!(records.load(&id).heal.healing, None);
+        records.update(&id, |record| record.heal.healing = Some(8)).unwrap();
         fs::remove_dir_all(&run).unwrap();
         let after_boot = records.load(&id);
-        assert_eq!((after_boot.was_mounted, after_boot.healing), (true, None));
+        assert_eq!((after_boot.disk.was_mounted, after_boot.heal.healing), (true, None));
     }
 
     #[test]
@@ -348,14 +348,20 @@ mod tests {
         fs::create_dir_all(state.join("volumes")).unwrap();
         let old = r#"{"format":1,"volume":"v1","healing":3,"refusals":2}"#;
         fs::write(state.join("volumes/v1.json"), old).unwrap();
-        assert_eq!(records.load(&id).healing, Some(3));
-        records.update(&id, |record| record.refusals = 3).unwrap();
-        assert_eq!((records.load(&id).healing, records.load(&id).refusals), (Some(3), 3));
+        assert_eq!(records.load(&id).heal.healing, Some(3));
+        records.update(&id, |record| record.guard.refusals = 3).unwrap();
+        assert_eq!(
+            (records.load(&id).heal.healing, records.load(&id).guard.refusals),
+            (Some(3), 3)
+        );
         // What stands there still is not believed, and goes with the next thing that lasts.
-        records.update(&id, |record| record.was_mounted = true).unwrap();
+        records.update(&id, |record| record.disk.was_mounted = true).unwrap();
         let lasting = fs::read_to_string(state.join("volumes/v1.json")).unwrap();
         assert!(!lasting.contains("healing") && !lasting.contains("refusals"), "{lasting}");
-        assert_eq!((records.load(&id).healing, records.load(&id).refusals), (Some(3), 3));
+        assert_eq!(
+            (records.load(&id).heal.healing, records.load(&id).guard.refusals),
+            (Some(3), 3)
+        );
     }
 
     /// An older version keeps the count with what lasts, and may take turns with this one.
@@ -375,10 +381,16 @@ mod tests {
         for count in [7, 12] {
             older(count);
             let records = RecordFiles::below(&state, &run);
-            assert_eq!((records.load(&id).refusals, records.load(&id).healing), (count, Some(3)));
-            records.update(&id, |record| record.refusals += 1).unwrap();
+            assert_eq!(
+                (records.load(&id).guard.refusals, records.load(&id).heal.healing),
+                (count, Some(3))
+            );
+            records.update(&id, |record| record.guard.refusals += 1).unwrap();
             let again = RecordFiles::below(&state, &run);
-            assert_eq!((again.load(&id).refusals, again.load(&id).healing), (count + 1, Some(3)));
+            assert_eq!(
+                (again.load(&id).guard.refusals, again.load(&id).heal.healing),
+                (count + 1, Some(3))
+            );
         }
     }
 
@@ -390,8 +402,8 @@ mod tests {
         let id = VolumeId::parse("v1").unwrap();
         let change = |records: &RecordFiles| {
             let refused = |record: &mut VolumeRecord| {
-                record.refusals += 1;
-                record.is_healing(Some(1), Some(2));
+                record.guard.refusals += 1;
+                record.heal.is_healing(Some(1), Some(2));
             };
             records.update(&id, refused).unwrap();
         };
@@ -401,11 +413,11 @@ mod tests {
         let records = RecordFiles::below(&state, &run);
         let known: Vec<_> = records.list().unwrap().into_iter().map(|one| one.volume).collect();
         assert_eq!(known, std::slice::from_ref(&id));
-        records.update(&id, |record| record.was_mounted = true).unwrap();
+        records.update(&id, |record| record.disk.was_mounted = true).unwrap();
         let inode = || fs::metadata(records.file(&id)).unwrap().ino();
         let before = inode();
         change(&records);
-        assert_eq!((inode(), records.load(&id).refusals), (before, 2));
+        assert_eq!((inode(), records.load(&id).guard.refusals), (before, 2));
         assert_eq!(records.list().unwrap().len(), 1);
     }
 
@@ -415,17 +427,17 @@ mod tests {
         let (state, run) = (folder.path().join("state"), folder.path().join("run"));
         let records = RecordFiles::below(&state, &run);
         let id = VolumeId::parse("v1").unwrap();
-        records.update(&id, |record| record.was_mounted = true).unwrap();
+        records.update(&id, |record| record.disk.was_mounted = true).unwrap();
         let (file, aside) = (records.file(&id), state.join("aside"));
         fs::rename(&file, &aside).unwrap();
         // A regular file whose first page is never there.
         std::os::unix::fs::symlink("/proc/self/mem", &file).unwrap();
-        let error = records.update(&id, |record| record.refusals = 1).unwrap_err();
+        let error = records.update(&id, |record| record.guard.refusals = 1).unwrap_err();
         assert!(error.to_string().contains("v1.json"), "{error}");
-        assert!(!records.load(&id).was_mounted);
+        assert!(!records.load(&id).disk.was_mounted);
         fs::rename(&aside, &file).unwrap();
-        records.update(&id, |record| record.refusals = 1).unwrap();
-        assert!(records.load(&id).was_mounted);
+        records.update(&id, |record| record.guard.refusals = 1).unwrap();
+        assert!(records.load(&id).disk.was_mounted);
     }
 
     #[test]
@@ -436,9 +448,9 @@ mod tests {
         fs::create_dir_all(folder.path().join("state/volumes")).unwrap();
         for text in ["", "{", "[]", r#"{"format":1,"volume":"v2","was_mounted":true}"#] {
             fs::write(folder.path().join("state/volumes/v1.json"), text).unwrap();
-            assert!(!records.load(&id).was_mounted);
+            assert!(!records.load(&id).disk.was_mounted);
         }
-        records.update(&id, |record| record.was_mounted = true).unwrap();
-        assert!(records.load(&id).was_mounted);
+        records.update(&id, |record| record.disk.was_mounted = true).unwrap();
+        assert!(records.load(&id).disk.was_mounted);
     }
 }

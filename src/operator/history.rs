@@ -112,13 +112,13 @@ pub(super) fn now_refused(entries: &[Entry], records: &dyn Records) -> Vec<Entry
 
 fn refused_of(record: &VolumeRecord, now: Millis) -> Option<Entry> {
     let uptime = uptime();
-    let current = record.refused.iter().filter(|(_, refusal)| refusal.is_current(&uptime));
+    let current = record.guard.refused.iter().filter(|(_, refusal)| refusal.is_current(&uptime));
     let current: Vec<_> = current.collect();
     let since = current.iter().map(|(_, refusal)| refusal.since).min()?;
     let one = |(tear_down, refusal): &(&TearDown, &Refusal)| {
         let what = FACES
             .words_of(refusal.face.as_ref())
-            .told(tear_down, |pod| record.consumers.get(pod).cloned());
+            .told(tear_down, |pod| record.mounts.consumers.get(pod).cloned());
         let count = usize::try_from(refusal.count).unwrap_or(usize::MAX);
         format!("{what} ({})", several(count, "time", "times"))
     };

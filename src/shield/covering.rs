@@ -95,7 +95,7 @@ fn intended(
         return None;
     };
     let intent = MapIntent { map: moment(cx, map), journal: journal.clone() };
-    match cx.store.records.update(id, |record| record.map_intent = Some(intent)) {
+    match cx.store.records.update(id, |record| record.shield.map_intent = Some(intent)) {
         Ok(()) => Some(journal),
         Err(error) => {
             tracing::warn!(volume = %id, map = map.kernel_name, %error, "a mount through a map is not written down");
@@ -106,10 +106,10 @@ fn intended(
 
 /// What an earlier mount was to be remembered by says nothing of this one.
 fn forget_intent(cx: &Context<'_>, id: &VolumeId) {
-    if cx.store.records.load(id).map_intent.is_none() {
+    if cx.store.records.load(id).shield.map_intent.is_none() {
         return;
     }
-    if let Err(error) = cx.store.records.update(id, |record| record.map_intent = None) {
+    if let Err(error) = cx.store.records.update(id, |record| record.shield.map_intent = None) {
         tracing::warn!(volume = %id, %error, "an earlier mount through a map is not forgotten");
     }
 }
@@ -135,7 +135,7 @@ fn sights_before(
     if !matches!(cx.cloud.identity(id), Identity::Serial(_)) {
         return not_with("its disk is known by a file, and not by a serial");
     }
-    if cx.store.records.load(id).is_shareable == Some(true) {
+    if cx.store.records.load(id).mark.is_shareable == Some(true) {
         return not_with("the cloud would give the volume to several servers");
     }
     maps.journals(disk, &AboveDisk::Nothing, cx.deadline)
@@ -180,6 +180,7 @@ pub(crate) fn note_found(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId, disk:
     }
     let record = cx.store.records.load(id);
     let is_untold = record
+        .mounts
         .staged
         .as_ref()
         .is_some_and(|staged| staged.disk.is_of(&moment(cx, disk)) && staged.journal.is_none());
@@ -190,7 +191,7 @@ pub(crate) fn note_found(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId, disk:
     let intended = record.journal_through(&moment(cx, disk));
     let noted = agree(maps, cx, id, disk, intended.as_ref()).and_then(|mark| {
         cx.store.records.update(id, |record| {
-            if let Some(staged) = &mut record.staged {
+            if let Some(staged) = &mut record.mounts.staged {
                 staged.journal = Some(mark);
             }
         })

@@ -292,12 +292,12 @@ fn why_another(
 ) -> Result<Option<String>> {
     let name = &disk.kernel_name;
     let record = cx.store.records.load(id);
-    if record.is_shareable == Some(true) {
+    if record.mark.is_shareable == Some(true) {
         return Ok(Some("the cloud would give the volume to several servers".to_owned()));
     }
     // The next map may have the number that an earlier one had.
     let now = moment(cx, over);
-    let Some(staged) = record.mounted_as().filter(|staged| staged.disk.is_of(&now)) else {
+    let Some(staged) = record.mounts.mounted_as().filter(|staged| staged.disk.is_of(&now)) else {
         return Ok(Some("how the volume was mounted is not remembered".to_owned()));
     };
     let Some(mark) = record.journal_through(&now) else {
@@ -309,7 +309,7 @@ fn why_another(
     if uuid != staged.uuid {
         return Ok(Some(format!("{name} has the file system {uuid}, and not {}", staged.uuid)));
     }
-    match sights.compare(&mark, record.superblocks_through(&now)) {
+    match sights.compare(&mark, record.shield.superblocks_through(&now)) {
         Sameness::Same => Ok(None),
         Sameness::Differs(why) | Sameness::Unknown(why) => Ok(Some(format!("{name}: {why}"))),
     }
@@ -318,14 +318,15 @@ fn why_another(
 /// Since when it waits: the moment is written down, for the next look is another process's.
 fn note_wait(cx: &Context<'_>, id: &VolumeId, map: &OwnMap, cause: WaitCause) -> MapWait {
     let now = cx.host.environment.uptime();
-    let known = cx.store.records.load(id).map_wait.filter(|wait| now.since(&wait.since).is_some());
+    let known =
+        cx.store.records.load(id).shield.map_wait.filter(|wait| now.since(&wait.since).is_some());
     known.unwrap_or_else(|| {
         let wait = MapWait { since: now, cause, not_switched: None };
         let (name, state) = (&map.kernel_name, map.state().words());
         tracing::warn!(volume = %id, map = name, state, patience = cx.policy.shield.patience, "what is asked of the volume waits");
         change(cx, id, |record| {
-            record.map_wait = Some(wait.clone());
-            record.doubts_mark(millis_since_boot());
+            record.shield.map_wait = Some(wait.clone());
+            record.mark.doubt(millis_since_boot());
         });
         wait
     })
@@ -347,7 +348,7 @@ fn note_why(
         tracing::warn!(volume = %id, map = map.kernel_name, why, "the disk that is here is not put under the map");
     }
     change(cx, id, |record| {
-        if let Some(wait) = &mut record.map_wait {
+        if let Some(wait) = &mut record.shield.map_wait {
             (wait.cause, wait.not_switched) = (cause, why);
         }
     });
@@ -381,8 +382,8 @@ fn end_of_patience(
 }
 
 fn forget_wait(cx: &Context<'_>, id: &VolumeId) {
-    if cx.store.records.load(id).map_wait.is_some() {
-        change(cx, id, |record| record.map_wait = None);
+    if cx.store.records.load(id).shield.map_wait.is_some() {
+        change(cx, id, |record| record.shield.map_wait = None);
     }
 }
 

@@ -18,7 +18,9 @@ pub(super) fn note(
 ) {
     let now = moment(cx, map);
     let noted = maps.superblock(map, mark).and_then(|found| match found {
-        Some(found) => cx.store.records.update(id, |record| record.saw_superblock(now, found)),
+        Some(found) => {
+            cx.store.records.update(id, |record| record.shield.saw_superblock(now, found))
+        }
         None => Ok(()),
     });
     if let Err(error) = noted {

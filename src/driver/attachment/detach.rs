@@ -12,7 +12,6 @@ use crate::lookup::{disk_numbers, locking};
 use crate::model::cloud::attachment_state::{AttachmentState, Mapping, VolumePhase};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
-use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
 use crate::operation::Outcome;
 use crate::ports::cloud::{CloudVolume, Note, ServerState, Trouble};
@@ -381,7 +380,7 @@ fn forget(cx: &Context<'_>, id: &VolumeId) {
         let name = cx.store.records.load(id).name;
         let name = name.as_ref().map(VolumeName::as_str);
         tracing::warn!(volume = %id, name, "mounts of it are left on a disk that is gone: remembered for the heal");
-        cx.store.records.update(id, VolumeRecord::is_unmarked)
+        cx.store.records.update(id, |record| record.mark.clear())
     } else {
         cx.store.records.forget(id)
     };

@@ -61,7 +61,7 @@ fn take_down_forgotten(
     kubelet_attaches: bool,
 ) -> Result<&'static str> {
     let id = &record.volume;
-    if let Some(staged) = &record.staged {
+    if let Some(staged) = &record.mounts.staged {
         let target = stage_target(cx.faces, &staged.folder)?;
         let unstage = words(cx).unstage;
         logged(cx, unstage, record, || unmount::unstage_forgotten(cx, id, &target))?;
@@ -74,7 +74,7 @@ fn take_down_forgotten(
         if kubelet_attaches && detach_here(cx, &record)? {
             return Ok("unmounted and detached");
         }
-        cx.store.records.update(id, |record| record.let_go = LetGoes::default())?;
+        cx.store.records.update(id, |record| record.mounts.let_go = LetGoes::default())?;
     }
     Ok("unmounted")
 }
@@ -90,7 +90,7 @@ fn detach_orphan(cx: &Context<'_>, record: &VolumeRecord) -> Result<bool> {
     }
     let is_detached = detach_here(cx, &record)?;
     if !is_detached {
-        cx.store.records.update(id, |record| record.unstaged_at = None)?;
+        cx.store.records.update(id, |record| record.mounts.unstaged_at = None)?;
     }
     Ok(is_detached)
 }

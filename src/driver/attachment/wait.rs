@@ -43,7 +43,7 @@ pub fn wait_for_disk(
     sharing: Sharing,
 ) -> Result<PathBuf> {
     let soon = cx.deadline.at_most(LOCK_WAIT);
-    if cx.store.records.load(&volume.id).unstaged_at.is_some()
+    if cx.store.records.load(&volume.id).mounts.unstaged_at.is_some()
         && let Ok(Locked::Held(_lock)) = cx.store.locks.take(&volume.id, cx.operation, soon)
     {
         let_go_volumes::note_caller(cx, &volume.id);

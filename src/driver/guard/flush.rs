@@ -78,10 +78,10 @@ pub(crate) fn flush_before_copies_go(
 /// The tear-down that was told of a loss is over, or not wanted any more: what is lost from now on
 /// is another loss.
 pub(crate) fn tell_losses_anew(cx: &Context<'_>, id: &VolumeId) {
-    if cx.store.records.load(id).told_lost_writes.is_none() {
+    if cx.store.records.load(id).guard.told_lost_writes.is_none() {
         return;
     }
-    if let Err(error) = cx.store.records.update(id, |record| record.told_lost_writes = None) {
+    if let Err(error) = cx.store.records.update(id, |record| record.guard.told_lost_writes = None) {
         tracing::warn!(volume = %id, %error, "the next lost writes may go untold");
     }
 }
@@ -94,7 +94,7 @@ fn tell_once(
 ) -> Result<()> {
     let folder = mount.target.display();
     let was_told =
-        id.is_some_and(|id| cx.store.records.load(id).told_lost_writes == Some(mount.id));
+        id.is_some_and(|id| cx.store.records.load(id).guard.told_lost_writes == Some(mount.id));
     let error = match flushed.and_then(|()| refuse_if_it_stopped(mount)) {
         // The kernel tells an error once: that it is silent now saves nothing.
         Ok(()) if was_told => Error::new(Kind::Host, "told before"),
@@ -112,7 +112,7 @@ fn tell_once(
             "data that programs wrote did not reach the disk, and which volume it is cannot be told; if it may be lost: umount {folder}"
         )));
     };
-    let mark = |record: &mut VolumeRecord| record.told_lost_writes = Some(mount.id);
+    let mark = |record: &mut VolumeRecord| record.guard.told_lost_writes = Some(mount.id);
     Err(match cx.store.records.update(id, mark) {
         Ok(()) => error.hint(
             "data that programs wrote did not reach the disk; the next try unmounts without it",
@@ -198,12 +198,12 @@ mod tests {
         tell(Ok(())).unwrap();
         let was_slow = tell(Err(Error::new(Kind::Timeout, "slow"))).unwrap_err();
         assert_eq!((was_slow.kind, was_slow.hint), (Kind::Timeout, None));
-        assert_eq!(records.load(&id).told_lost_writes, None, "nothing is known to be lost");
+        assert_eq!(records.load(&id).guard.told_lost_writes, None, "nothing is known to be lost");
 
         let lost = || Err(Error::new(Kind::Host, "I/O error"));
         let told = tell(lost()).unwrap_err();
         assert!(told.hint.is_some_and(|hint| hint.to_string().contains("the next try unmounts")));
-        assert_eq!(records.load(&id).told_lost_writes, Some(40));
+        assert_eq!(records.load(&id).guard.told_lost_writes, Some(40));
         tell(lost()).unwrap();
         tell(Ok(())).unwrap();
 

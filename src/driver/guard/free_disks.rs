@@ -128,7 +128,7 @@ pub(crate) fn disks_of(
     if let Some(id) = id {
         let wanted = cx.cloud.identity(id);
         let boot = cx.host.environment.boot_id();
-        for number in cx.store.records.load(id).former_numbers(&boot) {
+        for number in cx.store.records.load(id).disk.former_numbers(&boot) {
             let presence = cx.host.devices.presence(number, &wanted)?;
             if matches!(presence, Presence::Own | Presence::Halted(_)) {
                 numbers.insert(number);

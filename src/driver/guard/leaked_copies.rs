@@ -99,7 +99,7 @@ fn judge_once(
     // A pod of this volume's that hides its mounts may be what must not be robbed; those of others have
     // copies at most, which keep the disk.
     let record = uses.hidden(|_| true).and(id).map(|id| cx.store.records.load(id));
-    let is_its = |pod: &ConsumerId| record.as_ref().is_some_and(|record| record.knows(pod));
+    let is_its = |pod: &ConsumerId| record.as_ref().is_some_and(|record| record.mounts.knows(pod));
     if let Some(untold) = uses.hidden(is_its) {
         let pods: BTreeSet<_> = untold.pods.iter().filter(|pod| is_its(pod)).cloned().collect();
         let reason = if pods.is_empty() {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     fn is_refused(cx: &Context<'_>) -> bool {
-        cx.store.records.load(&id()).refused.contains_key(&TearDown::Unstage)
+        cx.store.records.load(&id()).guard.refused.contains_key(&TearDown::Unstage)
     }
 
     #[test]
@@ -398,7 +398,7 @@ mod tests {
             asked(Vec::new(), |cx| {
                 let known = ConsumerId::parse("pod-1").unwrap();
                 let remembered = cx.store.records.update(&self::id(), |record| {
-                    record.consumers.insert(known, String::new());
+                    record.mounts.consumers.insert(known, String::new());
                 });
                 remembered.unwrap();
                 let pods = pod.map(|pod| ConsumerId::parse(pod).unwrap()).into_iter().collect();

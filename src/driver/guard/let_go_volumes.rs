@@ -28,15 +28,15 @@ const TOLD_FOR: u64 = 86_400_000;
 /// volume's lock.
 pub(crate) fn note_caller(cx: &Context<'_>, id: &VolumeId) {
     let (by, before) = (cx.host.environment.caller(), cx.store.records.load(id));
-    let is_other = is_other_caller(&before.let_go, by.as_ref());
-    if !is_other && before.unstaged_at.is_none() {
+    let is_other = is_other_caller(&before.mounts.let_go, by.as_ref());
+    if !is_other && before.mounts.unstaged_at.is_none() {
         return;
     }
     let noted = cx.store.records.update(id, |record| {
         if is_other {
-            record.let_go.asked_by = by;
+            record.mounts.let_go.asked_by = by;
         }
-        record.unstaged_at = None;
+        record.mounts.unstaged_at = None;
     });
     if let Err(error) = noted {
         tracing::warn!(volume = %id, %error, "who asked for it last is not remembered");
@@ -49,10 +49,11 @@ pub(crate) fn note_detach(cx: &Context<'_>, id: &VolumeId) {
     const SOON: Duration = Duration::from_secs(60);
     let now = cx.host.environment.uptime();
     let is_old = |at: &Uptime| now.since(at).is_none_or(|gap| gap >= SOON);
-    if !cx.store.records.load(id).unstaged_at.as_ref().is_some_and(is_old) {
+    if !cx.store.records.load(id).mounts.unstaged_at.as_ref().is_some_and(is_old) {
         return;
     }
-    if let Err(error) = cx.store.records.update(id, |record| record.unstaged_at = Some(now)) {
+    if let Err(error) = cx.store.records.update(id, |record| record.mounts.unstaged_at = Some(now))
+    {
         tracing::warn!(volume = %id, %error, "the call is not remembered");
     }
 }
@@ -61,7 +62,7 @@ pub(crate) fn note_detach(cx: &Context<'_>, id: &VolumeId) {
 /// process that named it last has ended, and so have all of the pods' that have it.
 pub(crate) fn is_forgotten(cx: &Context<'_>, record: &VolumeRecord) -> bool {
     let boot = cx.host.environment.boot_id();
-    let let_go = &record.let_go;
+    let let_go = &record.mounts.let_go;
     let was_asked_by_the_dead =
         let_go.asked_by.as_ref().is_some_and(|caller| !cx.host.environment.lives(caller));
     let_go.open(&boot).next().is_some() && was_asked_by_the_dead && belongs_to_no_pod(cx, record)
@@ -81,7 +82,7 @@ fn belongs_to_no_pod(cx: &Context<'_>, record: &VolumeRecord) -> bool {
     match cx.host.census.namespaces_with(&numbers) {
         Answer::Told(uses) => {
             let machine = Machine::new(cx.faces, &table, Some(record), &numbers);
-            let is_hidden = uses.hidden(|pod| record.knows(pod)).is_some();
+            let is_hidden = uses.hidden(|pod| record.mounts.knows(pod)).is_some();
             !is_hidden
                 && uses.namespaces.iter().all(|one| machine.role(one) != NamespaceRole::Claim)
         }
@@ -98,7 +99,7 @@ pub(crate) fn let_go_facts(cx: &Context<'_>, record: &VolumeRecord) -> Vec<LetGo
         Some(back) => is_told_still(back, now()),
         None => one.is_forgotten || ownership::may_have_it(cx, &record.volume, &one.pod),
     };
-    let of_this_boot = record.let_go.folders.iter().filter(|(_, one)| one.when.boot == boot);
+    let of_this_boot = record.mounts.let_go.folders.iter().filter(|(_, one)| one.when.boot == boot);
     of_this_boot.map(fact).filter(is_news).collect()
 }
 

@@ -147,9 +147,9 @@ pub(crate) fn refuse_who_is_in_the_way(
 pub(crate) fn note_letting_go(cx: &Context<'_>, id: &VolumeId, consumer: &ConsumerId) {
     let (at, when, by) = (now(), cx.host.environment.uptime(), cx.host.environment.caller());
     let noted = cx.store.records.update(id, |record| {
-        record.let_go.note(consumer, at, &when, by);
+        record.mounts.let_go.note(consumer, at, &when, by);
         // Without its folder nothing else tells that this driver bound it for that pod.
-        record.consumers.entry(consumer.clone()).or_default();
+        record.mounts.consumers.entry(consumer.clone()).or_default();
     });
     if let Err(error) = noted {
         tracing::warn!(volume = %id, %error, "that the folder is let go of is not remembered");
@@ -159,7 +159,7 @@ pub(crate) fn note_letting_go(cx: &Context<'_>, id: &VolumeId, consumer: &Consum
 /// It was not done.
 pub(crate) fn forget_letting_go(cx: &Context<'_>, id: &VolumeId, consumer: &ConsumerId) {
     let forgotten = cx.store.records.update(id, |record| {
-        record.let_go.folders.remove(consumer);
+        record.mounts.let_go.folders.remove(consumer);
     });
     if let Err(error) = forgotten {
         tracing::debug!(volume = %id, %error, "the folder is still called let go of");
@@ -221,7 +221,7 @@ fn label_of(cx: &Context<'_>, one: &ConsumerFolder<'_>) -> String {
 
 /// The name that people know a consumer by, if it was told.
 pub(crate) fn label(cx: &Context<'_>, id: &VolumeId, consumer: &ConsumerId) -> Option<String> {
-    cx.store.records.load(id).consumers.remove(consumer)
+    cx.store.records.load(id).mounts.consumers.remove(consumer)
 }
 
 /// Who of a consumer's has the volume.

@@ -80,7 +80,7 @@ pub(super) fn guard_attachment(cx: &Context<'_>, id: &VolumeId) -> Result<UsersS
             tracing::info!(volume = %id, why, "who uses the disk cannot be told from here: the kernel is asked alone");
         }
     }
-    if let Some(staged) = cx.store.records.load(id).mounted_as()
+    if let Some(staged) = cx.store.records.load(id).mounts.mounted_as()
         && !find_disk::is_free(cx, &disk).unwrap_or(true)
     {
         leaked_copies::renew_in_doubt(cx, &staged.folder);

@@ -13,8 +13,8 @@ pub(crate) fn judge_record(
     let (now, mut volume) = (
         cx.host.environment.uptime(),
         UnstagedVolume {
-            unstaged_at: record.unstaged_at.as_ref(),
-            is_staged: record.staged.is_some(),
+            unstaged_at: record.mounts.unstaged_at.as_ref(),
+            is_staged: record.mounts.staged.is_some(),
             is_attached_here,
             kubelet: None,
             pod_directory: Ok(false),

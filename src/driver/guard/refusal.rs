@@ -24,7 +24,7 @@ fn occasion(cx: &Context<'_>, pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
 
 /// The tear-down may go on: an earlier refusal of it is over.
 pub(crate) fn passed(cx: &Context<'_>, id: Option<&VolumeId>, tear_down: &TearDown) {
-    let refused = |id: &&VolumeId| cx.store.records.load(id).refused.remove(tear_down);
+    let refused = |id: &&VolumeId| cx.store.records.load(id).guard.refused.remove(tear_down);
     if let Some((id, refusal)) = id.and_then(|id| Some((id, refused(&id)?))) {
         end_refusals(cx, id, std::slice::from_ref(tear_down));
         let seconds = refusal.last.saturating_sub(refusal.since);
@@ -36,14 +36,14 @@ pub(crate) fn passed(cx: &Context<'_>, id: Option<&VolumeId>, tear_down: &TearDo
 /// These tear-downs are done, or not asked for any more: the next refusal of one begins a new
 /// series, also one that was given up.
 pub(crate) fn end_refusals(cx: &Context<'_>, id: &VolumeId, tear_downs: &[TearDown]) {
-    let refused = cx.store.records.load(id).refused;
+    let refused = cx.store.records.load(id).guard.refused;
     let ended = tear_downs.iter().filter(|one| refused.contains_key(*one));
     let what: Vec<_> = ended.map(|one| cx.face.words.name(one)).collect();
     if what.is_empty() {
         return;
     }
     let over = |record: &mut VolumeRecord| {
-        record.refused.retain(|refused, _| !tear_downs.contains(refused));
+        record.guard.refused.retain(|refused, _| !tear_downs.contains(refused));
     };
     match cx.store.records.update(id, over) {
         Ok(()) => tracing::debug!(volume = %id, ?what, "its refusal is over"),
@@ -76,7 +76,7 @@ pub(crate) fn refuse_for(
         tracing::warn!(volume, what, reason, "would be refused");
         return Ok(());
     }
-    let before = id.and_then(|id| cx.store.records.load(id).refused.get(tear_down).cloned());
+    let before = id.and_then(|id| cx.store.records.load(id).guard.refused.get(tear_down).cloned());
     let refusal = Refusal::after(before.as_ref(), reason, &occasion(cx, pods));
     // The record stays as it is until the tear-down is done: this one may fail still.
     if let Some(limit) = cx.policy.guard.give_up_after
@@ -94,8 +94,8 @@ pub(crate) fn refuse_for(
     cx.counts.refused(cx.face.words.operation(tear_down));
     if let Some(id) = id {
         let noted = |record: &mut VolumeRecord| {
-            record.refusals = record.refusals.saturating_add(1);
-            record.refused.insert(tear_down.clone(), refusal.clone());
+            record.guard.refusals = record.guard.refusals.saturating_add(1);
+            record.guard.refused.insert(tear_down.clone(), refusal.clone());
         };
         if let Err(error) = cx.store.records.update(id, noted) {
             tracing::debug!(%error, "a refusal is not counted");
@@ -146,7 +146,8 @@ mod tests {
     fn a_refusal_is_remembered_until_the_tear_down_passes() {
         asked(GuardMode::Enforce, &[], |cx| {
             let refuse = |what| refuse(cx, Some(&id()), what, "a pod runs");
-            let refused = || cx.store.records.load(&id()).refused.into_keys().collect::<Vec<_>>();
+            let refused =
+                || cx.store.records.load(&id()).guard.refused.into_keys().collect::<Vec<_>>();
             let first = refuse(&TearDown::Unstage).unwrap_err();
             assert_eq!((first.kind, first.is_repeated), (Kind::Guarded, false));
             assert!(refuse(&TearDown::Unstage).unwrap_err().is_repeated);
@@ -157,7 +158,7 @@ mod tests {
             assert_eq!(refused(), [TearDown::Detach]);
             end_refusals(cx, &id(), &[TearDown::Unstage, TearDown::Detach]);
             assert_eq!(refused(), []);
-            assert_eq!(cx.store.records.load(&id()).refusals, 3, "they are counted for good");
+            assert_eq!(cx.store.records.load(&id()).guard.refusals, 3, "they are counted for good");
         });
         asked(GuardMode::Warn, &[], |cx| {
             assert_eq!(refuse(cx, Some(&id()), &TearDown::Detach, "a pod runs"), Ok(()));

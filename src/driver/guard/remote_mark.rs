@@ -9,7 +9,7 @@ use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeId};
 use crate::model::policy::GuardMode;
-use crate::model::record::VolumeRecord;
+use crate::model::record::{MarkRecord, VolumeRecord};
 use crate::model::report::tear_down::TearDown;
 use crate::ports::clock::{Deadline, since_boot};
 use crate::ports::cloud::{CloudVolume, Note, ServerState};
@@ -42,8 +42,8 @@ impl Marks {
     }
 
     /// Whether one is not there any more that is remembered.
-    fn lacks_one_of(self, record: &VolumeRecord) -> bool {
-        (record.is_marked && !self.first) || (record.marked_beside.is_some() && !self.beside)
+    fn lacks_one_of(self, mark: &MarkRecord) -> bool {
+        (mark.is_set && !self.first) || (mark.set_beside.is_some() && !self.beside)
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn leave_mark(
         forget_mark_gone_from(cx, state);
     }
     let record = cx.store.records.load(id);
-    if record.is_life_told && (record.has_mark() || !leaves_marks(cx)) {
+    if record.mark.is_data_reported && (record.mark.is_known() || !leaves_marks(cx)) {
         return None;
     }
     if !leaves_marks(cx) {
@@ -91,14 +91,14 @@ pub(crate) fn leave_mark(
 
 pub(crate) fn remember_mark(cx: &Context<'_>, id: &VolumeId, left: LeftMark) {
     let noted = cx.store.records.update(id, |record| {
-        record.is_life_told = true;
-        record.mark_is_answered();
+        record.mark.is_data_reported = true;
+        record.mark.end_request();
         match left {
             LeftMark::Ours(tenure) => {
-                record.is_marked = true;
-                record.tenure = tenure;
+                record.mark.is_set = true;
+                record.mark.attach_generation = tenure;
             }
-            LeftMark::Beside(server) => record.marked_beside = Some(server),
+            LeftMark::Beside(server) => record.mark.set_beside = Some(server),
         }
     });
     if let Err(error) = noted {
@@ -122,10 +122,10 @@ fn ask_for_mark(
         None => cx.cloud.volume(id, deadline)?,
     };
     // Before it is asked for: a call that is killed, or has no answer, may have left it.
-    cx.store.records.update(id, |record| record.mark_asked_at = Some(millis_since_boot()))?;
+    cx.store.records.update(id, |record| record.mark.requested_at = Some(millis_since_boot()))?;
     // What outlives the boot waits for a disk that may be full: the mount gets its mark all the same.
     if let Err(error) =
-        cx.store.records.update(id, |record| record.mark_asked = Some(server.clone()))
+        cx.store.records.update(id, |record| record.mark.requested_as = Some(server.clone()))
     {
         tracing::warn!(volume = %id, %error, "that a mark was asked for is remembered until the machine restarts, and no longer");
     }
@@ -158,7 +158,7 @@ pub(crate) fn is_marked_or_cannot_be(cx: &Context<'_>, id: &VolumeId) -> bool {
     }
     mark_mounted(cx, id);
     let record = cx.store.records.load(id);
-    record.has_mark() || record.notes_forbidden.is_some()
+    record.mark.is_known() || record.mark.notes_forbidden.is_some()
 }
 
 /// Whether the cloud has yet to be told of what is mounted here, or to be asked whether it still has the mark.
@@ -169,12 +169,13 @@ pub(crate) fn owes_mark(cx: &Context<'_>, record: &VolumeRecord) -> bool {
 /// Another machine's detach by force took the mark away: then it is left anew.
 pub(crate) fn forget_lost_mark(cx: &Context<'_>, id: &VolumeId, seen: Marks) {
     let record = cx.store.records.load(id);
-    if !leaves_marks(cx) || !seen.lacks_one_of(&record) {
+    if !leaves_marks(cx) || !seen.lacks_one_of(&record.mark) {
         return;
     }
     let lost = |record: &mut VolumeRecord| {
-        record.is_marked &= seen.first;
-        record.marked_beside = record.marked_beside.take().filter(|_| seen.beside);
+        let mark = &mut record.mark;
+        mark.is_set &= seen.first;
+        mark.set_beside = mark.set_beside.take().filter(|_| seen.beside);
     };
     if let Err(error) = cx.store.records.update(id, lost) {
         tracing::warn!(volume = %id, %error, "the lost mark is not left anew");
@@ -183,7 +184,7 @@ pub(crate) fn forget_lost_mark(cx: &Context<'_>, id: &VolumeId, seen: Marks) {
 
 /// After a heal: what took the disk before may have taken the mark, and this machine was not told.
 pub(crate) fn mark_healed(cx: &Context<'_>, id: &VolumeId) {
-    if !leaves_marks(cx) || !cx.store.records.load(id).has_mark() {
+    if !leaves_marks(cx) || !cx.store.records.load(id).mark.is_known() {
         return;
     }
     match cx.cloud.volume(id, cx.deadline.at_most(PATIENCE)) {
@@ -201,14 +202,14 @@ pub(crate) fn mark_healed(cx: &Context<'_>, id: &VolumeId) {
 /// A mark that is remembered counts only as long as the cloud shows it.
 fn forget_mark_gone_from(cx: &Context<'_>, state: &CloudVolume) {
     let id = &state.id;
-    if !cx.store.records.load(id).has_mark() {
+    if !cx.store.records.load(id).mark.is_known() {
         return;
     }
     match cx.cloud.server(cx.this_node, cx.deadline.at_most(PATIENCE)) {
         Ok(Some(server)) => {
             forget_lost_mark(cx, id, Marks::of(state, &server));
-            if cx.store.records.load(id).mark_doubted_at.is_some() {
-                remember_doubt(cx, id, |record| record.mark_doubted_at = None);
+            if cx.store.records.load(id).mark.doubted_at.is_some() {
+                remember_doubt(cx, id, |record| record.mark.doubted_at = None);
             }
         }
         Ok(None) => {}
@@ -223,8 +224,8 @@ fn forget_mark_gone_from(cx: &Context<'_>, state: &CloudVolume) {
 /// by the timer.
 pub(crate) fn doubt_mark(cx: &Context<'_>, id: &VolumeId) {
     let record = cx.store.records.load(id);
-    if record.has_mark() && record.mark_doubted_at.is_none() {
-        remember_doubt(cx, id, |record| record.doubts_mark(millis_since_boot()));
+    if record.mark.is_known() && record.mark.doubted_at.is_none() {
+        remember_doubt(cx, id, |record| record.mark.doubt(millis_since_boot()));
     }
 }
 
@@ -247,12 +248,8 @@ pub(crate) fn unmark_mounted(cx: &Context<'_>, id: &VolumeId) {
         return;
     }
     let removed = remove_marks(cx, &record, cx.deadline.at_most(PATIENCE));
-    let gone = if may_still_come(cx, &record) {
-        VolumeRecord::shows_no_mark
-    } else {
-        VolumeRecord::is_unmarked
-    };
-    let noted = removed.and_then(|()| cx.store.records.update(id, gone));
+    let gone = if may_still_come(cx, &record) { MarkRecord::clear_seen } else { MarkRecord::clear };
+    let noted = removed.and_then(|()| cx.store.records.update(id, |record| gone(&mut record.mark)));
     if let Err(error) = noted {
         tracing::warn!(volume = %id, %error, "the cloud still thinks that the volume is mounted here; later calls repeat it");
     }
@@ -267,14 +264,14 @@ fn may_still_come(cx: &Context<'_>, record: &VolumeRecord) -> bool {
         let since = millis_since_boot().checked_sub(at).map(Duration::from_millis);
         since.is_some_and(|since| since < silence)
     };
-    record.mark_asked_at.is_some_and(is_young)
+    record.mark.requested_at.is_some_and(is_young)
 }
 
 /// Removes what the cloud shows as this server's. Another may have the volume, and have left its own
 /// mark, since ours was left: a detach by force takes ours away without a word to this machine.
 fn remove_marks(cx: &Context<'_>, record: &VolumeRecord, deadline: Deadline) -> Result<()> {
     let id = &record.volume;
-    let server = match record.mark_asked.clone().or_else(|| record.marked_beside.clone()) {
+    let server = match record.mark.requested_as.clone().or_else(|| record.mark.set_beside.clone()) {
         Some(server) => Some(server),
         None => cx.cloud.server(cx.this_node, deadline)?,
     };
@@ -353,7 +350,7 @@ pub(crate) fn note_data(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     noted(cx, id, told)?;
     // Where it costs no request it is repeated, rather than remembered.
     if was_told && cx.cloud.capabilities().keeps_marks {
-        cx.store.records.update(id, |record| record.is_life_told = true)?;
+        cx.store.records.update(id, |record| record.mark.is_data_reported = true)?;
     }
     Ok(())
 }
@@ -369,10 +366,10 @@ pub(crate) fn noted(cx: &Context<'_>, id: &VolumeId, told: Result<()>) -> Result
         }
         Err(error) => return Err(error),
     };
-    if cx.store.records.load(id).notes_forbidden == forbidden {
+    if cx.store.records.load(id).mark.notes_forbidden == forbidden {
         return Ok(());
     }
-    cx.store.records.update(id, |record| record.notes_forbidden = forbidden)
+    cx.store.records.update(id, |record| record.mark.notes_forbidden = forbidden)
 }
 
 /// This moment by the clock that is never set: a step of the other one would make a mark young for ever, or
@@ -384,10 +381,10 @@ pub fn millis_since_boot() -> u64 {
 
 /// Whether the cloud has not been told that the volume has data, which a mount that is over may have written.
 fn owes_note(record: &VolumeRecord) -> bool {
-    record.was_mounted
-        && record.staged.is_none()
-        && !record.is_life_told
-        && record.notes_forbidden.is_none()
+    record.disk.was_mounted
+        && record.mounts.staged.is_none()
+        && !record.mark.is_data_reported
+        && record.mark.notes_forbidden.is_none()
 }
 
 #[cfg(test)]

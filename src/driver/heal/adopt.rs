@@ -139,7 +139,7 @@ fn record(
             record.name = Some(name.clone());
         }
         for (uid, folder) in pods {
-            record.is_published(&uid, &folder, memory::face_of(cx, &folder), None);
+            record.mounts.is_published(&uid, &folder, memory::face_of(cx, &folder), None);
         }
     })?;
     memory::remember_found(cx, id, disk, mount);
@@ -287,7 +287,7 @@ fn remember_dead(
 
 /// Whether this mount at an orchestrator's folder is the one that a record tells of.
 fn tells_of(record: &VolumeRecord, mount: &Mount, boot: &str) -> bool {
-    record.staged.as_ref().is_some_and(|staged| {
+    record.mounts.staged.as_ref().is_some_and(|staged| {
         let disk = &staged.disk;
         staged.folder == mount.target && disk.number == mount.disk && disk.boot == boot
     })
@@ -309,8 +309,9 @@ fn consumers_on(
 
 /// Another volume that is mounted here with a file system of the same id.
 fn twin_of(id: &VolumeId, uuid: &str, records: Vec<VolumeRecord>) -> Option<VolumeRecord> {
-    let is_same =
-        |record: &VolumeRecord| record.staged.as_ref().is_some_and(|staged| staged.uuid == uuid);
+    let is_same = |record: &VolumeRecord| {
+        record.mounts.staged.as_ref().is_some_and(|staged| staged.uuid == uuid)
+    };
     records.into_iter().find(|record| record.volume != *id && is_same(record))
 }
 
@@ -328,13 +329,13 @@ fn note_dead(
     boot: &str,
     as_staged: impl FnOnce(&DiskMoment) -> Staged,
 ) {
-    let is_current = record.staged.as_ref().is_some_and(|staged| staged.disk.boot == boot);
+    let is_current = record.mounts.staged.as_ref().is_some_and(|staged| staged.disk.boot == boot);
     if let Some(last) = dead.last().filter(|_| !is_current) {
         record.is_staged(as_staged(last));
     }
     for moment in dead {
-        if !record.former_numbers(boot).any(|number| number == moment.number) {
-            record.former.push(moment);
+        if !record.disk.former_numbers(boot).any(|number| number == moment.number) {
+            record.disk.former.push(moment);
         }
     }
 }
@@ -425,9 +426,12 @@ mod tests {
             let dead = dead.iter().map(|minor| DiskMoment::of_a_test(*minor, BOOT)).collect();
             note_dead(&mut record, dead, BOOT, as_staged);
             let mut former: Vec<_> =
-                record.former_numbers(BOOT).map(|number| number.minor).collect();
+                record.disk.former_numbers(BOOT).map(|number| number.minor).collect();
             former.sort_unstable();
-            (record.staged.map(|staged| (staged.disk.number.minor, staged.disk.boot)), former)
+            (
+                record.mounts.staged.map(|staged| (staged.disk.number.minor, staged.disk.boot)),
+                former,
+            )
         };
         let staged_of = |minor: u32| Some((minor, BOOT.to_owned()));
         assert_eq!(noted(record(None), &[2, 3]), (staged_of(3), vec![2, 3]));

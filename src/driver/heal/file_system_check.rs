@@ -41,7 +41,7 @@ pub(crate) fn fit_file_system(
         ));
     }
     let record = cx.store.records.load(id);
-    if let Some(staged) = record.mounted_as()
+    if let Some(staged) = record.mounts.mounted_as()
         && !staged.uuid.is_empty()
         && staged.uuid != found.uuid
     {
@@ -69,7 +69,7 @@ pub(crate) fn fit_file_system(
     // The check begins its counts anew.
     cx.store
         .records
-        .update(id, |record| record.is_healing(found.mounts, found.mounts.map(|_| 0)))?;
+        .update(id, |record| record.heal.is_healing(found.mounts, found.mounts.map(|_| 0)))?;
     find_disk::prove_again(cx, id, disk)?;
     cx.host.file_systems.check(id, disk, found.kind, cx.deadline)?;
     failpoints::step("heal.checked");
@@ -101,13 +101,13 @@ fn is_mounted_by_us(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<bo
 /// mounts tells that by itself; of the others it counts who had the volume.
 fn refuse_if_it_was_elsewhere(cx: &Context<'_>, id: &VolumeId, counts_mounts: bool) -> Result<()> {
     let record = cx.store.records.load(id);
-    let knows = record.is_marked || record.tenure.is_some();
+    let knows = record.mark.is_set || record.mark.attach_generation.is_some();
     if !cx.cloud.capabilities().keeps_marks || !knows {
         return Ok(());
     }
     let server = attachment_view::existing_server(cx, cx.this_node)?;
     let state = attachment_view::existing(cx, id)?;
-    let tenures = (record.tenure, state.tenure.map(|now| now.count));
+    let tenures = (record.mark.attach_generation, state.tenure.map(|now| now.count));
     match was_elsewhere(&server, state.mounted_on, tenures, counts_mounts) {
         None => Ok(()),
         Some(how) => {
@@ -161,10 +161,10 @@ fn was_elsewhere(
 
 /// What a file system that is not mounted anywhere on this machine tells of others who had it.
 fn refuse_another_state(record: &VolumeRecord, disk: &Device, found: &FileSystem) -> Result<()> {
-    let Some(staged) = record.mounted_as() else { return Ok(()) };
+    let Some(staged) = record.mounts.mounted_as() else { return Ok(()) };
     if let (Some(then), Some(now)) = (staged.mounts, found.mounts)
         && then != now
-        && !record.counted_by_a_heal(now)
+        && !record.heal.counted_by_a_heal(now)
     {
         return Err(refused(
             disk,
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(refusal(&record, &here, None), None, "it counts none");
         assert_eq!(refusal(&mounted(None, false), &here, Some(8)), None);
         let mut healed = record;
-        healed.is_healing(Some(7), Some(8));
+        healed.heal.is_healing(Some(7), Some(8));
         assert_eq!(refusal(&healed, &here, Some(8)), None, "a heal that was killed has counted");
         assert!(refusal(&healed, &here, Some(9)).is_some());
     }
@@ -333,7 +333,7 @@ mod tests {
             |keeps_marks| FakeCloud { keeps_marks, is_down: true.into(), ..FakeCloud::default() };
         let check = |keeps_marks, is_marked, tenure| {
             let record = |record: &mut VolumeRecord| {
-                (record.is_marked, record.tenure) = (is_marked, tenure);
+                (record.mark.is_set, record.mark.attach_generation) = (is_marked, tenure);
             };
             checked(&down(keeps_marks), FakeDevices::default(), 3, record).is_ok()
         };

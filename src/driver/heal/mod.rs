@@ -97,7 +97,7 @@ pub(super) fn heal_when_it_shows(cx: &Context<'_>, volume: &Volume) {
             if let Err(error) = done.and_then(|()| heal_on_the_way(cx, &volume.id, disk)) {
                 tracing::warn!(volume = %volume.id, %error, "not healed");
             }
-            if cx.store.records.load(&volume.id).staged.is_some() {
+            if cx.store.records.load(&volume.id).mounts.staged.is_some() {
                 remote_mark::mark_mounted(cx, &volume.id);
             }
         }
@@ -113,6 +113,7 @@ fn adopt_unrecorded(cx: &Context<'_>, id: &VolumeId, mode: HealMode) {
         cx.store
             .records
             .load(id)
+            .mounts
             .staged
             .is_some_and(|s| s.disk.boot == cx.host.environment.boot_id())
     };
@@ -252,7 +253,7 @@ pub(super) fn heal(
     recovery::end_leftovers(cx, id);
     let mut healed = Healed { pods: pods_on(&cx.store.records.load(id), &stale), ..healed? };
     if healed.has_switched() {
-        let lost = lost_since(cx.store.records.load(id).seen);
+        let lost = lost_since(cx.store.records.load(id).disk.seen);
         tracing::warn!(volume = %id, "may be lost: {lost}");
         healed.lost = Some(lost);
     }
@@ -287,7 +288,7 @@ fn mount_aside(
     scratch: &Path,
 ) -> Result<(Mount, Option<u16>)> {
     let record = cx.store.records.load(id);
-    let staged = record.mounted_as();
+    let staged = record.mounts.mounted_as();
     let options = staged.map(|staged| MountOptions::parse(&staged.options));
     let options = options.transpose()?.unwrap_or_default();
     let untouched = staged.is_some_and(|staged| staged.untouched);
@@ -337,10 +338,10 @@ fn remember_healed(
 ) {
     let noted = cx.store.records.update(id, |record| {
         record.is_healed(moment(cx, disk), uuid.to_owned(), counts);
-        if let Some(staged) = &mut record.staged {
+        if let Some(staged) = &mut record.mounts.staged {
             staged.transport = disk.transport().cloned();
         }
-        record.seen = Some(now());
+        record.disk.seen = Some(now());
     });
     if let Err(error) = noted {
         tracing::warn!(volume = %id, %error, "the heal is not remembered");

@@ -57,8 +57,8 @@ pub(crate) fn holders_of(
     match users_of_lost(cx.host.census, cx.host.devices, dead) {
         Answer::Told(users) => {
             let processes = users.files.into_iter().map(|one| one.process);
-            let of_pods =
-                processes.filter(|one| one.owner.pod.as_ref().is_some_and(|pod| record.knows(pod)));
+            let of_pods = processes
+                .filter(|one| one.owner.pod.as_ref().is_some_and(|pod| record.mounts.knows(pod)));
             Ok(of_pods.map(|one| (one.pid, one)).collect())
         }
         Answer::CannotTell(why) => Err(Error::refused(format!(

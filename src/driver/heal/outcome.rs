@@ -40,9 +40,9 @@ pub(super) fn pods_on(record: &VolumeRecord, stale: &StaleMounts) -> Vec<String>
     let processes = stale.elsewhere.iter().flat_map(|one| &one.processes);
     let inside = processes.filter_map(|process| process.owner.pod.clone());
     let is_stale = |folder: &Path| stale.own.iter().any(|mount| mount.target == folder);
-    let published = record.published_folders().filter(|(_, folder)| is_stale(folder));
+    let published = record.mounts.published_folders().filter(|(_, folder)| is_stale(folder));
     let pods: BTreeSet<_> = inside.chain(published.map(|(pod, _)| pod.clone())).collect();
-    let label = |pod: &ConsumerId| match record.consumers.get(pod) {
+    let label = |pod: &ConsumerId| match record.mounts.consumers.get(pod) {
         Some(label) if !label.is_empty() => label.clone(),
         _ => pod.to_string(),
     };
@@ -275,7 +275,7 @@ mod tests {
         let pod = |uid| ConsumerId::parse(uid).unwrap();
         let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
         let mut publish = |uid, folder: &str, label| {
-            record.is_published(&pod(uid), Path::new(folder), OF_TESTS.0[0].name(), label);
+            record.mounts.is_published(&pod(uid), Path::new(folder), OF_TESTS.0[0].name(), label);
         };
         publish("a", "/pods/a", Some("shop/orders-0"));
         publish("b", "/pods/b", None);

@@ -98,7 +98,7 @@ pub(crate) fn write_down(
     let boot = cx.host.environment.boot_id();
     cx.store.records.update(id, |record| {
         for (sign, changes) in all {
-            record.will_switch(&boot, sign, changes);
+            record.heal.will_switch(&boot, sign, changes);
         }
     })?;
     failpoints::step("heal.intended");
@@ -126,7 +126,7 @@ pub(crate) fn begun(cx: &Context<'_>, id: &VolumeId) -> Vec<Switching> {
 /// What is remembered and still means something.
 pub(crate) fn switching(cx: &Context<'_>, record: &VolumeRecord) -> Vec<Switching> {
     let boot = cx.host.environment.boot_id();
-    record.switching.iter().filter(|one| one.boot == boot).cloned().collect()
+    record.heal.switching.iter().filter(|one| one.boot == boot).cloned().collect()
 }
 
 /// Puts right what a killed heal left changed; answers the namespaces where that failed, or
@@ -157,12 +157,12 @@ pub(crate) fn set_back(cx: &Context<'_>, id: &VolumeId) -> Option<Vec<NamespaceI
     }
     // Another one may have its number by now, and must not be taken for it.
     if !gone.is_empty() {
-        let noted = |record: &mut VolumeRecord| forget_gone(&mut record.switching, &gone);
+        let noted = |record: &mut VolumeRecord| forget_gone(&mut record.heal.switching, &gone);
         if let Err(error) = cx.store.records.update(id, noted) {
             tracing::warn!(volume = %id, %error, "that mount namespaces have gone is not remembered");
         }
     }
-    (!record.switching.is_empty()).then_some(failed)
+    (!record.heal.switching.is_empty()).then_some(failed)
 }
 
 /// Each call that concerns the volume begins with this: what an earlier one left that was
@@ -274,11 +274,11 @@ pub(crate) fn is_switched(
 }
 
 fn forget_switching(cx: &Context<'_>, id: &VolumeId, but: &[NamespaceId], finished: &Finished) {
-    if cx.store.records.load(id).switching.is_empty() {
+    if cx.store.records.load(id).heal.switching.is_empty() {
         return;
     }
     let forgotten = cx.store.records.update(id, |record| {
-        forget(&mut record.switching, but, finished);
+        forget(&mut record.heal.switching, but, finished);
     });
     if let Err(error) = forgotten {
         tracing::warn!(volume = %id, %error, "the end of the heal is not remembered");
@@ -346,7 +346,7 @@ pub(crate) fn let_go(cx: &Context<'_>, kept: Keepers) -> Vec<String> {
 
 /// Whether a heal has not ended what it began, or the mark of a mount that is over may be there still.
 fn has_leftovers(record: &VolumeRecord) -> bool {
-    !record.switching.is_empty() || record.may_lose_mark()
+    !record.heal.switching.is_empty() || record.may_lose_mark()
 }
 
 fn forget_gone(switching: &mut Vec<Switching>, gone: &[NamespaceSign]) {

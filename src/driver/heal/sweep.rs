@@ -91,7 +91,8 @@ fn sweep(
         match done {
             Err(error) if error.kind == Kind::Busy => swept.is_busy = true,
             done => {
-                let wait = cx.store.records.load(&id).map_wait.filter(|_| mode == HealMode::Auto);
+                let wait =
+                    cx.store.records.load(&id).shield.map_wait.filter(|_| mode == HealMode::Auto);
                 swept.waits_for_a_look |= wait.is_some_and(|wait| wait.is_for_a_look());
                 let done = remembered(cx, &id, mode, done);
                 if !matches!(&done, Ok(healed) if *healed == Healed::default()) {
@@ -107,7 +108,7 @@ fn sweep(
 /// nothing else says whether another on the same transport may take its place.
 fn note_transport(cx: &Context<'_>, id: &VolumeId) {
     let wanted = cx.cloud.identity(id);
-    let Some(staged) = cx.store.records.load(id).staged else { return };
+    let Some(staged) = cx.store.records.load(id).mounts.staged else { return };
     if staged.transport.is_some() || !matches!(wanted, Identity::Serial(_)) {
         return;
     }
@@ -115,7 +116,7 @@ fn note_transport(cx: &Context<'_>, id: &VolumeId) {
     let disk = disks.iter().find(|disk| moment(cx, disk).is_of(&staged.disk));
     let Some(transport) = disk.and_then(Device::transport) else { return };
     let noted = cx.store.records.update(id, |record| {
-        if let Some(staged) = &mut record.staged {
+        if let Some(staged) = &mut record.mounts.staged {
             staged.transport = Some(transport.clone());
         }
     });
@@ -134,13 +135,13 @@ fn remembered(
     let why = why_it_fails_or_waits(&done);
     // Processes and spans have other numbers with each look.
     let why = why.map(|why| kept(&without_digits(&why)));
-    let before = cx.store.records.load(id).not_healed;
+    let before = cx.store.records.load(id).heal.not_healed;
     if before == why {
         return repeated(done);
     }
     if mode == HealMode::Auto
         && cx.store.records.has(id).unwrap_or(false)
-        && let Err(error) = cx.store.records.update(id, |record| record.not_healed = why)
+        && let Err(error) = cx.store.records.update(id, |record| record.heal.not_healed = why)
     {
         tracing::debug!(volume = %id, %error, "why it is not healed is not remembered");
     }

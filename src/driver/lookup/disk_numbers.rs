@@ -107,7 +107,8 @@ pub(crate) fn verdicts(
     let record = cx.store.records.load(id);
     let labelled = labelled(table, id).map(|mount| mount.disk);
     let ours: BTreeSet<_> = labelled.chain(labelled_elsewhere.iter().copied()).collect();
-    let mut numbers: BTreeSet<_> = record.former_numbers(&cx.host.environment.boot_id()).collect();
+    let mut numbers: BTreeSet<_> =
+        record.disk.former_numbers(&cx.host.environment.boot_id()).collect();
     numbers.extend(&ours);
     let wanted = cx.cloud.identity(id);
     let mut verdicts = Vec::new();
@@ -126,7 +127,7 @@ pub(crate) fn verdicts(
 /// namespace; where that cannot be seen it may.
 pub(crate) fn is_left_behind(cx: &Context<'_>, id: &VolumeId) -> bool {
     let record = cx.store.records.load(id);
-    let numbers: Vec<_> = record.former_numbers(&cx.host.environment.boot_id()).collect();
+    let numbers: Vec<_> = record.disk.former_numbers(&cx.host.environment.boot_id()).collect();
     let Ok(table) = cx.host.mounts.table() else { return true };
     if labelled(&table, id).next().is_some() {
         return true;
@@ -138,7 +139,7 @@ pub(crate) fn is_left_behind(cx: &Context<'_>, id: &VolumeId) -> bool {
         // A number that was given away again shows other volumes' labels.
         Answer::Told(uses) => {
             let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
-            uses.hidden(|pod| record.knows(pod)).is_some()
+            uses.hidden(|pod| record.mounts.knows(pod)).is_some()
                 || mounts.any(|mount| label::owner_of(mount).as_ref() == Some(id))
         }
         Answer::CannotTell(_) => true,
@@ -157,7 +158,9 @@ pub(crate) fn belonging(
     let own: Vec<&Mount> = table.of(number).collect();
     let elsewhere = others.iter().flat_map(|one| &one.mounts);
     let elsewhere: Vec<_> = elsewhere.filter(|mount| mount.number == number).collect();
-    belonging_of(id, (&own, &elsewhere), record.mounted_as(), || ext_ids(cx).ok()?.remove(&number))
+    belonging_of(id, (&own, &elsewhere), record.mounts.mounted_as(), || {
+        ext_ids(cx).ok()?.remove(&number)
+    })
 }
 
 /// The numbers of mounts in other namespaces that show the volume's label: a record may be lost, and it

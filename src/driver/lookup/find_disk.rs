@@ -86,8 +86,8 @@ fn claimants(cx: &Context<'_>, wanted: &Identity) -> Result<(Vec<Device>, Vec<De
 /// earlier version or another configuration mounted must still be guarded and unmounted.
 fn is_mounted_from(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> bool {
     let (record, now) = (cx.store.records.load(id), moment(cx, disk));
-    let staged = record.staged.as_ref().map(|staged| &staged.disk);
-    record.former.iter().chain(staged).any(|one| one.is_of(&now))
+    let staged = record.mounts.staged.as_ref().map(|staged| &staged.disk);
+    record.disk.former.iter().chain(staged).any(|one| one.is_of(&now))
         || cx.host.mounts.table().is_ok_and(|table| {
             table.of(disk.number).any(|one| label::owner_of(one).as_ref() == Some(id))
         })
@@ -96,7 +96,7 @@ fn is_mounted_from(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> bool {
 /// Whether the disk has the transport from which the volume is mounted: then its mounts are healed
 /// by it.
 fn may_have_come_back(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> bool {
-    let staged = cx.store.records.load(id).staged;
+    let staged = cx.store.records.load(id).mounts.staged;
     let is_now = |staged: &Staged| staged.disk.boot == moment(cx, disk).boot;
     let transport = staged.filter(is_now).and_then(|staged| staged.transport);
     transport.is_some() && transport.as_ref() == disk.transport()
@@ -364,7 +364,7 @@ mod tests {
         let found = at(cloud, devices, |cx| {
             for id in seen {
                 let id = VolumeId::parse(id).unwrap();
-                cx.store.records.update(&id, |record| record.was_mounted = true).unwrap();
+                cx.store.records.update(&id, |record| record.disk.was_mounted = true).unwrap();
             }
             find_disk(cx, &VolumeId::parse(ONE).unwrap())
         })?;

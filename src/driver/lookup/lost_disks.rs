@@ -18,7 +18,7 @@ pub(crate) fn lost_numbers(
 ) -> BTreeMap<DeviceNumber, VolumeId> {
     let mut had: Vec<_> = records
         .iter()
-        .flat_map(|record| record.former.iter().map(|former| (former, &record.volume)))
+        .flat_map(|record| record.disk.former.iter().map(|former| (former, &record.volume)))
         .filter(|(former, _)| {
             former.boot == boot && devices.is_gone(former.number).unwrap_or(false)
         })

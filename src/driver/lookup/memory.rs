@@ -7,7 +7,7 @@ use crate::model::error::Result;
 use crate::model::face::FaceName;
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
-use crate::model::record::{DiskMoment, Staged, VolumeRecord};
+use crate::model::record::{DiskMoment, Staged};
 use crate::operation::moment;
 use crate::ports::clock::now;
 use std::path::Path;
@@ -22,11 +22,11 @@ pub(crate) fn remember_staged(
     let (folder, face) = (staged.folder.clone(), face_of(cx, &staged.folder));
     cx.store.records.update(id, |record| {
         record.is_staged(staged);
-        if let Some(file_system) = &mut record.file_system {
+        if let Some(file_system) = &mut record.disk.file_system {
             file_system.attachment = attachment.or(file_system.attachment.take());
         }
-        record.faces.insert(folder, face);
-        record.seen = Some(now());
+        record.mounts.faces.insert(folder, face);
+        record.disk.seen = Some(now());
     })
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn face_of(cx: &Context<'_>, folder: &Path) -> FaceName {
 
 /// The mount was undone. What cannot be written down is put right by the next call.
 pub(crate) fn forget_staged(cx: &Context<'_>, id: &VolumeId) {
-    if let Err(error) = cx.store.records.update(id, VolumeRecord::is_unstaged) {
+    if let Err(error) = cx.store.records.update(id, |record| record.mounts.is_unstaged()) {
         tracing::warn!(volume = %id, %error, "the end of a mount is not remembered");
     }
 }
@@ -49,8 +49,8 @@ pub(crate) fn forget_staged(cx: &Context<'_>, id: &VolumeId) {
 pub(crate) fn remember_found(cx: &Context<'_>, id: &VolumeId, disk: &Device, mount: &Mount) {
     let record = cx.store.records.load(id);
     let now = moment(cx, disk);
-    let known = record.staged.as_ref().filter(|staged| staged.disk.is_of(&now));
-    if let Some(known) = known.filter(|_| record.was_mounted) {
+    let known = record.mounts.staged.as_ref().filter(|staged| staged.disk.is_of(&now));
+    if let Some(known) = known.filter(|_| record.disk.was_mounted) {
         if known.disk != now {
             // It grew. All else that is known of the mount holds on.
             let grown = Staged { disk: now, ..known.clone() };
@@ -98,6 +98,7 @@ mod tests {
     use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp, moment};
     use crate::model::disk::contents::FileSystem;
     use crate::model::mount::mountinfo::MountTable;
+    use crate::model::record::VolumeRecord;
 
     fn id() -> VolumeId {
         VolumeId::parse("v-1").unwrap()
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_mount_without_a_record_is_remembered_as_it_is_found() {
-        let of = |mount: &Mount, holds| found(|_, _| {}, 5, mount, holds).staged.unwrap();
+        let of = |mount: &Mount, holds| found(|_, _| {}, 5, mount, holds).mounts.staged.unwrap();
         let told = of(&mount("rw", "rw"), Some(ext4()));
         assert_eq!((told.folder.to_str(), told.fs_type.as_str()), (Some("/stage"), "ext4"));
         assert_eq!((told.uuid.as_str(), told.mounts), ("its-uuid", Some(3)));
@@ -152,19 +153,19 @@ mod tests {
             move |record: &mut VolumeRecord, disk: &DiskMoment| {
                 let disk = DiskMoment { size, ..disk.clone() };
                 record.is_staged(staged(Path::new("/stage"), &disk, "ext4", "known"));
-                record.seen = None;
+                record.disk.seen = None;
             }
         };
         let same = found(known(5), 5, &mount("rw", "rw"), Some(ext4()));
-        assert_eq!(same.seen, None, "nothing is written down");
+        assert_eq!(same.disk.seen, None, "nothing is written down");
         let grown = found(known(5), 7, &mount("rw", "rw"), Some(ext4()));
-        let told = grown.staged.unwrap();
+        let told = grown.mounts.staged.unwrap();
         assert_eq!((told.disk.size, told.uuid.as_str()), (7, "known"));
         let killed = |record: &mut VolumeRecord, disk: &DiskMoment| {
             known(5)(record, disk);
-            record.was_mounted = false;
+            record.disk.was_mounted = false;
         };
-        let anew = found(killed, 5, &mount("rw", "rw"), Some(ext4())).staged.unwrap();
+        let anew = found(killed, 5, &mount("rw", "rw"), Some(ext4())).mounts.staged.unwrap();
         assert_eq!(anew.uuid, "its-uuid");
     }
 }

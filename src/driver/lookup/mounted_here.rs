@@ -58,14 +58,14 @@ mod tests {
                 let disk = DiskMoment::of_a_test(1, boot);
                 let change = |record: &mut VolumeRecord| {
                     record.is_staged(staged(Path::new("/stage"), &disk, "ext4", ""));
-                    record.former.clear();
+                    record.disk.former.clear();
                 };
                 records.update(id, change).unwrap();
             };
             let (now, unmounted, before) = (id("now"), id("unmounted"), id("before"));
             mounted(&now, &boot_id());
             mounted(&unmounted, &boot_id());
-            records.update(&unmounted, VolumeRecord::is_unstaged).unwrap();
+            records.update(&unmounted, |record| record.mounts.is_unstaged()).unwrap();
             mounted(&before, "before");
             let here = cx;
             let expected: BTreeSet<_> = [id("labelled"), now, unmounted].into();

@@ -85,7 +85,7 @@ pub fn what_is_on(cx: &Context<'_>, volume: &Volume) -> Result<OnDisk> {
         Ok(DiskHolds::NotOurs(what)) => what,
         Err(error) => format!("what cannot be read: {error}"),
     };
-    let was_mounted = cx.store.records.load(&volume.id).was_mounted;
+    let was_mounted = cx.store.records.load(&volume.id).disk.was_mounted;
     let objections = format_consent::objections(cx, &volume.id, &disk)
         .unwrap_or_else(|error| vec![format!("the cloud was not heard: {}", error.cause)]);
     Ok(OnDisk { disk, contents, was_mounted, objections })
@@ -111,7 +111,7 @@ pub fn keep(cx: &Context<'_>, volume: &Volume, uuid: &str) -> Result<OnDisk> {
     }
     tracing::warn!(volume = %volume.id, disk = %before.disk.kernel_name, uuid, "accepted by a person: another file system than at the last mount");
     cx.store.records.update(&volume.id, |record| {
-        if let Some(last) = &mut record.file_system {
+        if let Some(last) = &mut record.disk.file_system {
             last.uuid.clone_from(&found.uuid);
         }
     })?;
@@ -149,11 +149,11 @@ pub fn format_for_good(
     }
     format_consent::note_begin(cx, &volume.id, &consent)?;
     cx.store.records.update(&volume.id, |record| {
-        record.formatting = Some(intent(cx, disk, &new));
-        record.was_mounted = false;
-        record.staged = None;
-        record.unstaged = None;
-        record.file_system = None;
+        record.disk.formatting = Some(intent(cx, disk, &new));
+        record.disk.was_mounted = false;
+        record.mounts.staged = None;
+        record.mounts.unstaged = None;
+        record.disk.file_system = None;
     })?;
     failpoints::step("format.intent");
     find_disk::prove_again(cx, &volume.id, disk)?;
@@ -210,7 +210,7 @@ fn format(
     if !new.force {
         refuse_changed(cx, volume, disk)?;
         let intent = intent(cx, disk, new);
-        cx.store.records.update(&volume.id, |record| record.formatting = Some(intent))?;
+        cx.store.records.update(&volume.id, |record| record.disk.formatting = Some(intent))?;
     }
     failpoints::step("stage.format.intent");
     find_disk::prove_again(cx, &volume.id, disk)?;
@@ -221,7 +221,7 @@ fn format(
     find_disk::prove_again(cx, &volume.id, disk)?;
     match cx.host.file_systems.look(disk, cx.deadline)? {
         Contents::FileSystem(found) if is_made(&found, new) => {
-            cx.store.records.update(&volume.id, |record| record.formatting = None)?;
+            cx.store.records.update(&volume.id, |record| record.disk.formatting = None)?;
             failpoints::step("stage.format.done");
             Ok(found)
         }
@@ -280,7 +280,7 @@ fn intent(cx: &Context<'_>, disk: &Device, new: &NewFileSystem) -> Formatting {
 
 /// The format that was begun on this very plug-in of the disk.
 fn interrupted_on<'a>(record: &'a VolumeRecord, disk: &DiskMoment) -> Option<&'a Formatting> {
-    let formatting = record.formatting.as_ref()?;
+    let formatting = record.disk.formatting.as_ref()?;
     // Without the kernel's count a disk that left and came back looks like one that stayed.
     (formatting.disk == *disk && disk.sequence.is_some()).then_some(formatting)
 }

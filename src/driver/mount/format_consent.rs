@@ -29,7 +29,7 @@ pub(crate) fn consent(
         error.hint("a disk is formatted only when the cloud confirms the volume's size")
     })?;
     let server = attachment_view::existing_server(cx, cx.this_node)?;
-    let was_mounted = cx.store.records.load(id).was_mounted;
+    let was_mounted = cx.store.records.load(id).disk.was_mounted;
     let facts = facts(&in_cloud, disk, &server, was_mounted);
     match may_format(&facts, asked) {
         Ok(overridden) => {
@@ -48,7 +48,7 @@ pub(crate) fn consent(
 pub(crate) fn objections(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<Vec<String>> {
     let in_cloud = attachment_view::existing(cx, id)?;
     let server = attachment_view::existing_server(cx, cx.this_node)?;
-    let was_mounted = cx.store.records.load(id).was_mounted;
+    let was_mounted = cx.store.records.load(id).disk.was_mounted;
     let facts = facts(&in_cloud, disk, &server, was_mounted);
     let objections = crate::model::disk::formatting::objections(&facts);
     Ok(objections.into_iter().map(|one| one.cause).collect())
@@ -59,8 +59,8 @@ pub(crate) fn objections(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Resu
 pub(crate) fn note_begin(cx: &Context<'_>, id: &VolumeId, consent: &Consent) -> Result<()> {
     let life = Life::Begun(consent.server.clone());
     let told = cx.cloud.note(id, &[Note::Life(&life)], cx.deadline);
-    if cx.store.records.load(id).is_life_told {
-        cx.store.records.update(id, |record| record.is_life_told = false)?;
+    if cx.store.records.load(id).mark.is_data_reported {
+        cx.store.records.update(id, |record| record.mark.is_data_reported = false)?;
     }
     remote_mark::noted(cx, id, told).map_err(|error| {
         error.hint("the disk is not formatted before the cloud has a note of it; it is tried again")

@@ -34,7 +34,8 @@ pub fn leave_all(cx: &Context<'_>) {
 /// heal is for it, and asks by itself.
 fn leave(cx: &Context<'_>, id: &VolumeId) -> Result<bool> {
     let record = cx.store.records.load(id);
-    let Some(staged) = record.staged.as_ref().filter(|_| remote_mark::owes_mark(cx, &record))
+    let Some(staged) =
+        record.mounts.staged.as_ref().filter(|_| remote_mark::owes_mark(cx, &record))
     else {
         return Ok(false);
     };
@@ -47,5 +48,5 @@ fn leave(cx: &Context<'_>, id: &VolumeId) -> Result<bool> {
     let Some(state) = sole_writer::seen_here(cx, id)? else { return Ok(false) };
     stage::mark_proven(cx, id, &disk, Some(state), staged.untouched)?;
     let now = cx.store.records.load(id);
-    Ok(now.has_mark() && now.mark_doubted_at.is_none())
+    Ok(now.mark.is_known() && now.mark.doubted_at.is_none())
 }

@@ -69,9 +69,9 @@ pub fn publish(
     };
     let face = memory::face_of(cx, &folder);
     let recorded = cx.store.records.update(&volume.id, |record| {
-        record.is_published(consumer, &folder, face, publication.label);
-        record.seen = Some(now());
-        record.let_go.is_back(consumer, now());
+        record.mounts.is_published(consumer, &folder, face, publication.label);
+        record.disk.seen = Some(now());
+        record.mounts.let_go.is_back(consumer, now());
     });
     if let Err(error) = recorded {
         tracing::warn!(volume = %volume.id, %error, "the publication is not remembered");

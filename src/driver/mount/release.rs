@@ -102,9 +102,9 @@ pub fn release(cx: &Context<'_>, id: &VolumeId) -> Result<Released> {
         released.folders.push(folder.clone());
     }
     cx.store.records.update(id, |record| {
-        record.is_unstaged();
-        record.is_unpublished_everywhere();
-        record.refused.clear();
+        record.mounts.is_unstaged();
+        record.mounts.is_unpublished_everywhere();
+        record.guard.refused.clear();
     })?;
     recovery::remove_link(cx, id);
     // Who kept what it held has the disk still: then the mark in the cloud stays, and goes with

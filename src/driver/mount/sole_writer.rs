@@ -109,7 +109,7 @@ fn sole_writer_by_memory(
     error: Error,
 ) -> Result<Option<CloudVolume>> {
     let is_silent = matches!(error.kind, Kind::Unreachable | Kind::Timeout | Kind::Busy);
-    if is_silent && cx.store.records.load(id).is_shareable != Some(false) {
+    if is_silent && cx.store.records.load(id).mark.is_shareable != Some(false) {
         let cause = format!(
             "whether another server has volume {id} too is not known, and this machine has \
              not seen yet that the cloud gives it to one alone: {}",
@@ -126,10 +126,10 @@ fn sole_writer_by_memory(
 /// volume's lock.
 pub(crate) fn remember_sharing(cx: &Context<'_>, id: &VolumeId, is_shareable: bool) {
     let is_shareable = Some(is_shareable);
-    if cx.store.records.load(id).is_shareable == is_shareable {
+    if cx.store.records.load(id).mark.is_shareable == is_shareable {
         return;
     }
-    let noted = cx.store.records.update(id, |record| record.is_shareable = is_shareable);
+    let noted = cx.store.records.update(id, |record| record.mark.is_shareable = is_shareable);
     if let Err(error) = noted {
         tracing::debug!(volume = %id, %error, "whether it can be shared is not remembered");
     }

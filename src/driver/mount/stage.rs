@@ -362,7 +362,7 @@ fn refuse_changed_file_system(
     attachment: Option<&str>,
 ) -> Result<()> {
     let (id, uuid) = (&record.volume, &found.uuid);
-    let Some(last) = record.file_system.as_ref().filter(|last| last.uuid != *uuid) else {
+    let Some(last) = record.disk.file_system.as_ref().filter(|last| last.uuid != *uuid) else {
         return Ok(());
     };
     if !last.is_same_attachment(attachment, &moment(cx, disk)) {

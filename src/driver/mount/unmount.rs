@@ -98,7 +98,7 @@ pub fn unpublish(
     let outcome = unmount_consumer(cx, &begun, consumer)?;
     if let Some(id) = &begun.id {
         refusal::end_refusals(cx, id, &[TearDown::Unpublish(consumer.clone())]);
-        remember(cx, id, |record| record.is_unpublished(consumer, &folder.below));
+        remember(cx, id, |record| record.mounts.is_unpublished(consumer, &folder.below));
     }
     report_left_over(cx, volume, &begun.folder);
     Ok(outcome)
@@ -157,10 +157,10 @@ fn unstage_for(
         }
         // What was unmounted is remembered also if the disk is not free: the next call goes on from there.
         remember(cx, id, |record| {
-            record.is_unstaged();
+            record.mounts.is_unstaged();
             if is_free.is_ok() && requester == Requester::Orchestrator {
-                record.let_go = LetGoes::default();
-                record.unstaged_at = Some(cx.host.environment.uptime());
+                record.mounts.let_go = LetGoes::default();
+                record.mounts.unstaged_at = Some(cx.host.environment.uptime());
             }
             // The guard has just looked, and it never consents without: no mount of any of them is
             // left, and to look for them in each call would take longer than the call.
@@ -169,8 +169,8 @@ fn unstage_for(
                 && cx.policy.guard.mode == GuardMode::Enforce
                 && cx.policy.guard.give_up_after.is_none();
             if guard_looked {
-                record.former.clear();
-                record.unstaged = None;
+                record.disk.former.clear();
+                record.mounts.unstaged = None;
             }
         });
     }
@@ -224,7 +224,7 @@ fn begin(
 
 /// The record may name a mount that is gone since a reboot: it is put right either way.
 fn remember(cx: &Context<'_>, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) {
-    if !cx.store.records.load(id).was_mounted {
+    if !cx.store.records.load(id).disk.was_mounted {
         return;
     }
     if let Err(error) = cx.store.records.update(id, change) {

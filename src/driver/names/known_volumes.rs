@@ -29,8 +29,8 @@ pub fn here(cx: &Context<'_>, typed: TypedName<'_>) -> Vec<KnownVolume> {
             cx.store.records.named(name).is_none_or(|last| last == record.volume)
         };
         one.names.extend(record.name.iter().filter(is_its).map(ToString::to_string));
-        one.consumers.extend(record.consumers.clone());
-        let numbers = record.former_numbers(&boot);
+        one.consumers.extend(record.mounts.consumers.clone());
+        let numbers = record.disk.former_numbers(&boot);
         one.dead.extend(numbers.filter(|number| is_gone(cx, *number)));
     }
     for (name, id) in cx.store.records.names() {
@@ -202,9 +202,9 @@ mod tests {
             records
                 .update(&id("v-1"), |record| {
                     record.name = Some(name("pv-1"));
-                    record.consumers.insert(pod, "db/postgres-0".to_owned());
-                    record.former.push(DiskMoment::of_a_test(9, &boot_id()));
-                    record.former.push(DiskMoment {
+                    record.mounts.consumers.insert(pod, "db/postgres-0".to_owned());
+                    record.disk.former.push(DiskMoment::of_a_test(9, &boot_id()));
+                    record.disk.former.push(DiskMoment {
                         number: DeviceNumber { major: 253, minor: 0 },
                         ..DiskMoment::of_a_test(0, &boot_id())
                     });

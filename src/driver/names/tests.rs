@@ -167,7 +167,7 @@ fn what_this_driver_has_had_to_do_with_is_known() {
         assert!(with(&|volume| volume.recorded_name = Some(name("pv-7"))));
         assert!(with(&|volume| volume.life = Some(crate::model::disk::formatting::Life::HasData)));
         assert!(with(&|volume| volume.mounted_on = Some(server())));
-        records.update(&volume.id, |record| record.was_mounted = true).unwrap();
+        records.update(&volume.id, |record| record.disk.was_mounted = true).unwrap();
         assert!(is_known(cx, &volume));
     });
 }

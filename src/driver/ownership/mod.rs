@@ -79,5 +79,5 @@ pub(crate) fn may_have_it(cx: &Context<'_>, id: &VolumeId, pod: &ConsumerId) -> 
 /// The pods that have or had the volume, as this machine remembers.
 pub(crate) fn consumers_of(cx: &Context<'_>, id: &VolumeId) -> BTreeSet<ConsumerId> {
     let record = cx.store.records.load(id);
-    record.consumers.into_keys().chain(record.published.into_keys()).collect()
+    record.mounts.consumers.into_keys().chain(record.mounts.published.into_keys()).collect()
 }

@@ -100,8 +100,8 @@ pub(crate) fn refuse_if_it_stands_elsewhere(
     table: &MountTable,
 ) -> Result<()> {
     let record = cx.store.records.load(id);
-    let staged = record.staged.iter().map(|staged| staged.folder.as_path());
-    let published = record.published_folders().map(|(_, folder)| folder);
+    let staged = record.mounts.staged.iter().map(|staged| staged.folder.as_path());
+    let published = record.mounts.published_folders().map(|(_, folder)| folder);
     // What was unmounted by a call is not remembered: then a copy elsewhere is only a copy.
     if !published.chain(staged).any(|known| known.ends_with(&target.below)) {
         return Ok(());

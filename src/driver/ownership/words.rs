@@ -125,7 +125,9 @@ pub(crate) fn given_to(pods: &BTreeSet<ConsumerId>, record: Option<&VolumeRecord
     }
     let pods: Vec<_> = pods
         .iter()
-        .map(|pod| labelled(pod, record.and_then(|r| r.consumers.get(pod)).map(String::as_str)))
+        .map(|pod| {
+            labelled(pod, record.and_then(|r| r.mounts.consumers.get(pod)).map(String::as_str))
+        })
         .collect();
     format!("pods that use the volume, {},", pods.join(", "))
 }

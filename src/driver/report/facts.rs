@@ -23,9 +23,9 @@ pub(crate) fn own_role(
         Some((FolderKind::Consumer(uid) | FolderKind::Part(uid), _)) => (Role::Pod, Some(uid)),
         None => {
             let Some(record) = record else { return (Role::Machine, None) };
-            match record.published_folders().find(|(_, folder)| *folder == mount.target) {
+            match record.mounts.published_folders().find(|(_, folder)| *folder == mount.target) {
                 Some((uid, _)) => (Role::Pod, Some(uid.clone())),
-                None if record.staged.as_ref().is_some_and(|s| s.folder == mount.target) => {
+                None if record.mounts.staged.as_ref().is_some_and(|s| s.folder == mount.target) => {
                     (Role::Global, None)
                 }
                 None => (Role::Machine, None),
@@ -51,7 +51,7 @@ pub(crate) fn name_of(
 pub(crate) fn pods_of(record: Option<&VolumeRecord>, mounts: &[MountFact]) -> Vec<PodFact> {
     let of_pods = mounts.iter().filter(|mount| mount.role != Role::Stranger);
     let having: BTreeSet<_> = of_pods.filter_map(|mount| mount.pod.clone()).collect();
-    let consumers = record.map(|record| record.consumers.clone()).unwrap_or_default();
+    let consumers = record.map(|record| record.mounts.consumers.clone()).unwrap_or_default();
     let all: BTreeSet<_> = having.iter().chain(consumers.keys()).cloned().collect();
     let pod = |uid: ConsumerId| PodFact {
         name: consumers.get(&uid).filter(|name| !name.is_empty()).cloned(),
@@ -66,7 +66,7 @@ pub(crate) fn refusals_of(cx: &Context<'_>, record: &VolumeRecord) -> Vec<Refusa
     let words = |refusal: &Refusal| cx.faces.words_of(refusal.face.as_ref());
     let fact = |(tear_down, refusal): (&TearDown, &Refusal)| RefusalFact {
         what: words(refusal).name(tear_down),
-        told: words(refusal).told(tear_down, |pod| record.consumers.get(pod).cloned()),
+        told: words(refusal).told(tear_down, |pod| record.mounts.consumers.get(pod).cloned()),
         operation: words(refusal).operation(tear_down),
         tear_down: tear_down.clone(),
         reason: refusal.reason.clone(),
@@ -75,7 +75,7 @@ pub(crate) fn refusals_of(cx: &Context<'_>, record: &VolumeRecord) -> Vec<Refusa
         count: refusal.count,
         is_current: refusal.is_current(&now),
     };
-    record.refused.iter().map(fact).collect()
+    record.guard.refused.iter().map(fact).collect()
 }
 
 pub(crate) fn view(volume: CloudVolume, server: Option<&ServerId>) -> CloudView {

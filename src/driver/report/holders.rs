@@ -71,7 +71,7 @@ pub fn gauges(cx: &Context<'_>, before: &Gauges) -> Option<Gauges> {
         let name = record.name.as_ref().map_or("", VolumeName::as_str);
         for refusal in refusals_of(cx, record).iter().filter(|refusal| refusal.is_current) {
             let pod = refusal.tear_down.consumer();
-            let label = pod.and_then(|pod| record.consumers.get(pod));
+            let label = pod.and_then(|pod| record.mounts.consumers.get(pod));
             gauges.refused.push(Refused {
                 volume: id.to_owned(),
                 name: name.to_owned(),
@@ -81,19 +81,19 @@ pub fn gauges(cx: &Context<'_>, before: &Gauges) -> Option<Gauges> {
                 since: refusal.since,
             });
         }
-        let let_go = record.let_go.open(&gauges.boot);
+        let let_go = record.mounts.let_go.open(&gauges.boot);
         for (pod, one) in let_go.filter(|(pod, _)| ownership::may_have_it(cx, &record.volume, pod))
         {
             gauges.let_go.push(LetGone {
                 volume: id.to_owned(),
                 name: name.to_owned(),
                 pod: pod.to_string(),
-                pod_name: record.consumers.get(pod).cloned().unwrap_or_default(),
+                pod_name: record.mounts.consumers.get(pod).cloned().unwrap_or_default(),
                 since: one.at / 1000,
             });
         }
         gauges.waiting.extend(waiting(cx, record, before));
-        let of_this_boot = record.former.iter().filter(|former| former.boot == gauges.boot);
+        let of_this_boot = record.disk.former.iter().filter(|former| former.boot == gauges.boot);
         for former in of_this_boot {
             if is_same_boot && before.left.contains(&former.number.to_string()) {
                 gauges.left.insert(former.number.to_string());
@@ -156,7 +156,7 @@ fn count_stale(cx: &Context<'_>, gone: &BTreeMap<DeviceNumber, &str>, gauges: &m
 
 /// Whether the volume's map waits for its disk.
 fn waiting(cx: &Context<'_>, record: &VolumeRecord, before: &Gauges) -> Option<WaitingMap> {
-    let wait = record.map_wait.as_ref()?;
+    let wait = record.shield.map_wait.as_ref()?;
     let now = cx.host.environment.uptime();
     let paused = now.since(&wait.since)?;
     let volume = record.volume.to_string();

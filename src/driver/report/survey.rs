@@ -135,7 +135,7 @@ fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Sur
 
     let boot = cx.host.environment.boot_id();
     let mut numbers: BTreeSet<DeviceNumber> = disks.values().filter_map(number_of).collect();
-    let former = records.iter().flat_map(|record| &record.former);
+    let former = records.iter().flat_map(|record| &record.disk.former);
     numbers.extend(former.filter(|former| former.boot == boot).map(|former| former.number));
     // What another kubelet mounted is its driver's, unless the disk is one of ours.
     let table = table.without(|mount| {
@@ -347,7 +347,7 @@ fn owners(
         table.mounts().iter().chain(others).map(|mount| mount.number).collect();
     for record in records {
         let wanted = cx.cloud.identity(&record.volume);
-        for number in record.former_numbers(boot).filter(|number| mounted.contains(number)) {
+        for number in record.disk.former_numbers(boot).filter(|number| mounted.contains(number)) {
             let Entry::Vacant(owner) = owners.entry(number) else { continue };
             // What another disk shows by now has been given away. So was a number of which another
             // file system is mounted: that disk may be gone as well.
@@ -443,12 +443,13 @@ fn left_attached(
         Orphan::Yes => None,
         Orphan::Unknown(why) => Some(why),
     };
-    let silent_for = cx.host.environment.uptime().since(record.unstaged_at.as_ref()?)?.as_secs();
+    let silent_for =
+        cx.host.environment.uptime().since(record.mounts.unstaged_at.as_ref()?)?.as_secs();
     Some(LeftAttached { silent_for, doubt })
 }
 
 fn wait_fact(cx: &Context<'_>, record: &VolumeRecord) -> Option<WaitFact> {
-    let wait = record.map_wait.as_ref()?;
+    let wait = record.shield.map_wait.as_ref()?;
     let paused = cx.host.environment.uptime().since(&wait.since)?.as_secs();
     let patience_left = cx.policy.shield.patience.saturating_sub(paused);
     Some(WaitFact { paused, patience_left, not_switched: wait.not_switched.clone() })
@@ -489,7 +490,7 @@ fn mount_facts(
         let fact = MountFact::new(mount, role, verdict(mount));
         mounts.push(MountFact {
             pod,
-            face: record.and_then(|record| record.faces.get(&mount.target).cloned()),
+            face: record.and_then(|record| record.mounts.faces.get(&mount.target).cloned()),
             out_of_reach,
             way_out,
             ..fact
@@ -535,7 +536,7 @@ fn verdict_of(
 fn record_fact(cx: &Context<'_>, id: &VolumeId, record: Option<&VolumeRecord>) -> RecordFact {
     let file = cx.store.records.file(id);
     let Some(record) = record else { return RecordFact { file, ..RecordFact::default() } };
-    let staged = record.staged.as_ref();
+    let staged = record.mounts.staged.as_ref();
     let uuid = staged.map(|staged| staged.uuid.clone()).filter(|uuid| !uuid.is_empty());
     RecordFact {
         is_there: true,
@@ -544,11 +545,11 @@ fn record_fact(cx: &Context<'_>, id: &VolumeId, record: Option<&VolumeRecord>) -
         staged: staged.map(|staged| staged.folder.clone()),
         uuid,
         staged_from: staged.map(|staged| staged.disk.number),
-        former: record.former.iter().map(|former| former.number).collect(),
-        is_formatting: record.formatting.is_some(),
-        was_mounted: record.was_mounted,
-        notes_forbidden: record.notes_forbidden.clone(),
-        refusals: record.refusals,
+        former: record.disk.former.iter().map(|former| former.number).collect(),
+        is_formatting: record.disk.formatting.is_some(),
+        was_mounted: record.disk.was_mounted,
+        notes_forbidden: record.mark.notes_forbidden.clone(),
+        refusals: record.guard.refusals,
     }
 }
 

@@ -14,7 +14,7 @@ use super::mountinfo::{Mount, MountTable};
 use crate::disk::device::DeviceNumber;
 use crate::face::Faces;
 use crate::ids::ConsumerId;
-use crate::record::VolumeRecord;
+use crate::record::{MountsRecord, VolumeRecord};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -49,8 +49,9 @@ impl<'a> Machine<'a> {
         record: Option<&'a VolumeRecord>,
         numbers: &'a [DeviceNumber],
     ) -> Self {
-        let staged = record.into_iter().flat_map(|one| one.staged.iter().chain(&one.unstaged));
-        let published = record.into_iter().flat_map(VolumeRecord::published_folders);
+        let mounts = record.map(|record| &record.mounts);
+        let staged = mounts.into_iter().flat_map(|one| one.staged.iter().chain(&one.unstaged));
+        let published = mounts.into_iter().flat_map(MountsRecord::published_folders);
         let published = published.map(|(_, folder)| folder);
         let remembered = staged.map(|staged| staged.folder.as_path()).chain(published);
         let mounted = table.mounts().iter().map(|mount| mount.target.as_path());
@@ -62,9 +63,7 @@ impl<'a> Machine<'a> {
     /// Whether this driver bound the volume for this pod.
     #[must_use]
     pub fn has_bound(&self, pod: &ConsumerId) -> bool {
-        let is_remembered = |record: &VolumeRecord| {
-            record.consumers.contains_key(pod) || record.published.contains_key(pod)
-        };
+        let is_remembered = |record: &VolumeRecord| record.mounts.knows(pod);
         let is_in_its_folder = |mount: &Mount| {
             self.numbers.contains(&mount.number)
                 && self

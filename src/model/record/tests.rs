@@ -1,5 +1,9 @@
 use super::*;
+use crate::disk::device::DeviceNumber;
 use crate::face::OF_TESTS;
+use crate::ids::ConsumerId;
+use crate::mount::replacement::MountIntent;
+use std::path::Path;
 
 #[test]
 fn an_attachment_is_the_same_by_the_clouds_word_else_by_the_disk() {
@@ -25,7 +29,7 @@ fn an_attachment_is_the_same_by_the_clouds_word_else_by_the_disk() {
 fn a_newer_record_is_read_and_its_keys_survive() {
     let text = r#"{"format": 9, "volume": "v1", "was_mounted": true, "colour": {"a": [1]}}"#;
     let record: VolumeRecord = serde_json::from_str(text).unwrap();
-    assert!(record.was_mounted);
+    assert!(record.disk.was_mounted);
     let again = serde_json::to_value(&record).unwrap();
     assert_eq!(again["colour"]["a"][0], 1);
     assert_eq!(again["format"], 9);
@@ -89,19 +93,19 @@ fn a_consumer_has_it_at_several_folders() {
     let mut record: VolumeRecord = serde_json::from_str(old).unwrap();
     let consumer = ConsumerId::parse("u-1").unwrap();
     let second = Path::new("/k/pods/u-1/second/b");
-    record.is_published(&consumer, second, OF_TESTS.0[1].name(), Some("shop/orders-0"));
-    let folders: Vec<_> = record.published_folders().map(|(_, folder)| folder).collect();
+    record.mounts.is_published(&consumer, second, OF_TESTS.0[1].name(), Some("shop/orders-0"));
+    let folders: Vec<_> = record.mounts.published_folders().map(|(_, folder)| folder).collect();
     assert_eq!(folders, [Path::new("/k/pods/u-1/ours/a"), second]);
     let written = serde_json::to_value(&record).unwrap();
     assert_eq!(written["faces"][second.to_str().unwrap()], "second");
     assert_eq!(serde_json::from_value::<VolumeRecord>(written).unwrap(), record);
     // By the root's other name.
-    record.is_unpublished(&consumer, Path::new("pods/u-1/second/b"));
-    assert!(record.faces.is_empty());
+    record.mounts.is_unpublished(&consumer, Path::new("pods/u-1/second/b"));
+    assert!(record.mounts.faces.is_empty());
     let written = serde_json::to_value(&record).unwrap();
     assert_eq!(written["published"]["u-1"], "/k/pods/u-1/ours/a", "as older versions read it");
-    record.is_unpublished(&consumer, Path::new("pods/u-1/ours/a"));
-    assert!(record.published.is_empty());
+    record.mounts.is_unpublished(&consumer, Path::new("pods/u-1/ours/a"));
+    assert!(record.mounts.published.is_empty());
 }
 
 #[test]
@@ -124,23 +128,27 @@ fn what_the_first_of_two_heals_found_is_what_is_to_be() {
         target: target.into(),
         propagation: propagation.to_owned(),
     };
-    record.will_switch("b1", NamespaceSign::of_number(5), vec![intent(Some(3), "/", "master:1 ")]);
-    record.will_switch(
+    record.heal.will_switch(
+        "b1",
+        NamespaceSign::of_number(5),
+        vec![intent(Some(3), "/", "master:1 ")],
+    );
+    record.heal.will_switch(
         "b1",
         NamespaceSign::of_number(5),
         vec![intent(Some(3), "/", "shared:9 "), intent(None, "/data", "")],
     );
-    record.will_switch("b1", NamespaceSign::of_number(6), vec![intent(Some(4), "/", "")]);
-    assert_eq!(record.switching.len(), 2);
+    record.heal.will_switch("b1", NamespaceSign::of_number(6), vec![intent(Some(4), "/", "")]);
+    assert_eq!(record.heal.switching.len(), 2);
     assert_eq!(
-        record.switching[0].mounts,
+        record.heal.switching[0].mounts,
         [intent(Some(3), "/", "master:1 "), intent(None, "/data", "")]
     );
     let text = serde_json::to_string(&record).unwrap();
     assert_eq!(serde_json::from_str::<VolumeRecord>(&text).unwrap(), record);
     // After a reboot all of it is gone.
-    record.will_switch("b2", NamespaceSign::of_number(5), Vec::new());
-    assert_eq!((record.switching.len(), record.switching[0].mounts.len()), (1, 0));
+    record.heal.will_switch("b2", NamespaceSign::of_number(5), Vec::new());
+    assert_eq!((record.heal.switching.len(), record.heal.switching[0].mounts.len()), (1, 0));
 }
 
 #[test]
@@ -189,10 +197,10 @@ fn a_number_is_remembered_once_and_the_first_one_is_kept() {
         record.will_be_healed_by(disk(16 + 16 * (round % 2), 2 + u64::from(round)), None, None);
     }
     let known: Vec<_> =
-        record.former.iter().map(|disk| (disk.number.minor, disk.sequence)).collect();
+        record.disk.former.iter().map(|disk| (disk.number.minor, disk.sequence)).collect();
     assert_eq!(known, [(0, Some(1)), (16, Some(40)), (32, Some(41))]);
     record.will_be_healed_by(DiskMoment { boot: "c".to_owned(), ..disk(0, 3) }, None, None);
-    assert_eq!(record.former.len(), 1, "numbers mean nothing after a boot");
+    assert_eq!(record.disk.former.len(), 1, "numbers mean nothing after a boot");
 }
 
 fn map_of(minor: u32) -> DiskMoment {
@@ -224,22 +232,23 @@ fn a_mark_is_owed_while_it_is_mounted_and_the_cloud_was_not_told_or_asked() {
     for (asked, is_owed) in
         [(now, false), (now - MARK_AGAIN + 1, false), (now - MARK_AGAIN, true), (now + 1, true)]
     {
-        record.mark_asked_at = Some(asked);
+        record.mark.requested_at = Some(asked);
         assert_eq!(record.owes_mark(now), is_owed, "asked at {asked}");
     }
-    let forbidden = VolumeRecord { notes_forbidden: Some("policy".to_owned()), ..record.clone() };
+    let mut forbidden = record.clone();
+    forbidden.mark.notes_forbidden = Some("policy".to_owned());
     assert!(record.owes_mark(now) && !forbidden.owes_mark(now));
 
-    record.doubts_mark(now);
-    assert_eq!(record.mark_doubted_at, None, "there is none to doubt");
-    record.is_marked = true;
+    record.mark.doubt(now);
+    assert_eq!(record.mark.doubted_at, None, "there is none to doubt");
+    record.mark.is_set = true;
     assert!(!record.owes_mark(now));
-    record.doubts_mark(now);
-    record.doubts_mark(now + 1);
-    assert_eq!(record.mark_doubted_at, Some(now), "since the first loss");
+    record.mark.doubt(now);
+    record.mark.doubt(now + 1);
+    assert_eq!(record.mark.doubted_at, Some(now), "since the first loss");
     assert!(record.owes_mark(now));
-    record.is_unmarked();
-    assert_eq!(record.mark_doubted_at, None);
+    record.mark.clear();
+    assert_eq!(record.mark.doubted_at, None);
 }
 
 #[test]
@@ -247,7 +256,7 @@ fn the_journal_of_a_killed_mount_is_the_one_that_was_intended() {
     let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
     let (map, other) = (map_of(5), map_of(6));
     let [seven, nine] = [7, 9].map(JournalMark::FirstTransaction);
-    record.map_intent = Some(MapIntent { map: map.clone(), journal: seven.clone() });
+    record.shield.map_intent = Some(MapIntent { map: map.clone(), journal: seven.clone() });
     assert_eq!(record.journal_through(&map), Some(seven.clone()));
     assert_eq!(record.journal_through(&other), None);
     record.is_staged(staged(&map));
@@ -256,7 +265,7 @@ fn the_journal_of_a_killed_mount_is_the_one_that_was_intended() {
         Some(seven.clone()),
         "its call was killed before it looked"
     );
-    record.staged.as_mut().unwrap().journal = Some(nine.clone());
+    record.mounts.staged.as_mut().unwrap().journal = Some(nine.clone());
     assert_eq!(record.journal_through(&map), Some(nine.clone()));
     let grown = DiskMoment { size: 2, ..map.clone() };
     assert_eq!(record.journal_through(&grown), Some(nine), "it is the same mount");
@@ -289,14 +298,14 @@ fn the_last_superblocks_of_a_mount_are_known_and_none_of_another() {
     let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
     let (map, next) = (map_of(5), map_of(6));
     for number in 0..10 {
-        record.saw_superblock(map.clone(), number.to_string());
+        record.shield.saw_superblock(map.clone(), number.to_string());
     }
-    record.saw_superblock(map.clone(), "4".to_owned());
-    assert_eq!(record.superblocks_through(&map), ["2", "3", "5", "6", "7", "8", "9", "4"]);
-    assert!(record.superblocks_through(&next).is_empty());
-    record.saw_superblock(next.clone(), "10".to_owned());
-    assert!(record.superblocks_through(&map).is_empty());
-    assert_eq!(record.superblocks_through(&next), ["10"]);
+    record.shield.saw_superblock(map.clone(), "4".to_owned());
+    assert_eq!(record.shield.superblocks_through(&map), ["2", "3", "5", "6", "7", "8", "9", "4"]);
+    assert!(record.shield.superblocks_through(&next).is_empty());
+    record.shield.saw_superblock(next.clone(), "10".to_owned());
+    assert!(record.shield.superblocks_through(&map).is_empty());
+    assert_eq!(record.shield.superblocks_through(&next), ["10"]);
 }
 
 #[test]
@@ -310,4 +319,33 @@ fn a_wait_is_for_a_look_where_a_disk_is_here_and_was_not_refused() {
     assert!(!waits(WaitCause::Gone, None), "no disk is here");
     assert!(!waits(WaitCause::Refused, Some("vdc: it was written elsewhere")));
     assert!(!waits(WaitCause::Failing, Some("vdc does not answer")));
+}
+
+/// Other versions read these keys, and write them.
+#[test]
+fn each_key_is_read_and_written_as_it_always_was() {
+    let disk = serde_json::json!({ "number": "7:1", "sequence": 3, "size": 4096, "boot": "b" });
+    let uptime = serde_json::json!({ "boot": "b", "seconds": 5 });
+    let staged = serde_json::json!({
+        "folder": "/stage", "disk": disk, "fs_type": "ext4", "uuid": "u", "options": "", "untouched": false,
+    });
+    let keys = serde_json::json!({
+        "format": 1, "volume": "v1", "name": "pv-1",
+        "formatting": { "disk": disk, "fs_type": "ext4", "uuid": "u" },
+        "was_mounted": true, "seen": 7, "former": [disk],
+        "file_system": { "uuid": "u", "disk": disk },
+        "staged": staged, "unstaged": staged, "unstaged_at": uptime,
+        "published": { "u-1": "/pods/u-1/a" }, "faces": { "/stage": "ours" }, "consumers": { "u-1": "shop/orders-0" },
+        "let_go": { "folders": { "u-1": { "at": 7, "when": uptime } } },
+        "tenure": 2, "is_shareable": false, "is_marked": true, "mark_doubted_at": 8, "marked_beside": "s-1",
+        "mark_asked": "s-2", "mark_asked_at": 9, "is_life_told": true, "notes_forbidden": "policy",
+        "refused": { "detach": { "reason": "r", "since": 1, "last": 2, "count": 3 } }, "refusals": 3, "told_lost_writes": 40,
+        "healing": 11, "healing_from": 10, "not_healed": "why",
+        "switching": [{ "boot": "b", "namespace": 4, "mounts": [{ "number": "7:1", "target": "/data", "propagation": "" }] }],
+        "map_wait": { "since": uptime, "cause": "gone" },
+        "superblocks": { "map": disk, "fingerprints": ["f"] },
+    });
+    let record: VolumeRecord = serde_json::from_value(keys.clone()).unwrap();
+    assert!(record.other.is_empty(), "{:?}", record.other);
+    assert_eq!(serde_json::to_value(&record).unwrap(), keys);
 }

@@ -171,7 +171,7 @@ fn marks(cx: &Context<'_>, kubelet: Option<&Kubelet>) -> Option<Finding> {
     }
     let forbidden = || {
         let records = cx.store.records.list().unwrap_or_default();
-        records.iter().any(|record| record.notes_forbidden.is_some())
+        records.iter().any(|record| record.mark.notes_forbidden.is_some())
     };
     let why = remote_mark::why_no_marks(cx)
         .or_else(|| forbidden().then_some("the cloud allows no notes with volumes"))?;

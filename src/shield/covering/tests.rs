@@ -142,7 +142,7 @@ fn a_new_mount_goes_through_a_map_only_where_that_is_wished_and_its_end_can_be_t
         is_none(&scene(), kind, on);
     }
     is_none(&Scene { heal_mode: HealMode::Off, ..scene() }, FsType::Ext4, on);
-    is_none(&scene().remembers(|record| record.is_shareable = Some(true)), FsType::Ext4, on);
+    is_none(&scene().remembers(|record| record.mark.is_shareable = Some(true)), FsType::Ext4, on);
     let mut unread = scene();
     unread.maps.sights = None;
     is_none(&unread, FsType::Ext4, on);
@@ -158,7 +158,7 @@ fn a_new_mount_goes_through_a_map_only_where_that_is_wished_and_its_end_can_be_t
 fn what_a_map_that_is_there_is_remembered_by_is_told_by_a_journal_at_work() {
     let off = (Some(ShieldMode::Off), false);
     let covered = |scene: &Scene| scene.cover(FsType::Ext4, off).unwrap();
-    let intended = |scene: &Scene| scene.record().map_intent.map(|intent| intent.journal);
+    let intended = |scene: &Scene| scene.record().shield.map_intent.map(|intent| intent.journal);
 
     // Mounted: as it was written down then.
     let mut scene = Scene::covered(0);
@@ -179,7 +179,7 @@ fn what_a_map_that_is_there_is_remembered_by_is_told_by_a_journal_at_work() {
     for opened in [0, 1, 2] {
         let scene = Scene::covered(opened);
         let intent = MapIntent { map: moment(&scene.disk()), journal: first(7) };
-        let scene = scene.remembers(|record| record.map_intent = Some(intent));
+        let scene = scene.remembers(|record| record.shield.map_intent = Some(intent));
         let told = covered(&scene).unwrap();
         assert_eq!(told.was_open, opened > 0);
         assert_eq!(told.mark, Some(first(7)).filter(|_| opened > 0));
@@ -197,7 +197,7 @@ fn what_a_map_that_is_there_is_remembered_by_is_told_by_a_journal_at_work() {
 fn a_mount_that_a_killed_call_made_is_compared_and_remembered() {
     let noted = |scene: &Scene, disk: &Device| {
         scene.with(|cx| cx.host.shield.mount_found(cx, &Scene::id(), disk));
-        scene.record().staged.and_then(|staged| staged.journal)
+        scene.record().mounts.staged.and_then(|staged| staged.journal)
     };
     let scene = |sights, journal| {
         let mut scene = Scene::covered(1);
@@ -209,11 +209,11 @@ fn a_mount_that_a_killed_call_made_is_compared_and_remembered() {
     // Two looks agree where nothing is written down.
     let one = scene(sights.clone(), None);
     assert_eq!(noted(&one, &one.disk()), Some(first(101)));
-    assert!(!one.record().superblocks_through(&moment(&one.disk())).is_empty());
+    assert!(!one.record().shield.superblocks_through(&moment(&one.disk())).is_empty());
     // Of another mark it is another mount's.
     let one = scene(sights.clone(), None);
     let intent = MapIntent { map: moment(&one.disk()), journal: first(99) };
-    let one = one.remembers(|record| record.map_intent = Some(intent));
+    let one = one.remembers(|record| record.shield.map_intent = Some(intent));
     assert_eq!(noted(&one, &one.disk()), None);
     assert_eq!(
         one.done(),

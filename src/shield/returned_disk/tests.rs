@@ -45,7 +45,7 @@ fn looked(
     let since = |ago| Uptime { seconds: now.seconds - ago, ..now.clone() };
     let cause = WaitCause::Gone;
     let wait = waited.map(|ago| MapWait { since: since(ago), cause, not_switched: None });
-    records.update(&id, |record| record.map_wait = wait).unwrap();
+    records.update(&id, |record| record.shield.map_wait = wait).unwrap();
     let maps = FakeMap::of(Some(map));
     with(&maps, devices, &records, |cx| {
         for _ in 0..times {
@@ -55,7 +55,7 @@ fn looked(
             ));
         }
     });
-    (maps.done.into_inner(), records.load(&id).map_wait)
+    (maps.done.into_inner(), records.load(&id).shield.map_wait)
 }
 
 #[test]
@@ -77,10 +77,12 @@ fn the_time_is_kept_without_a_look_at_the_disk() {
     with(&maps, &devices, &records, |cx| {
         assert!(shield::waits(cx, &id));
         cx.host.shield.tend_hanging(cx, &id);
-        let begun = records.load(&id).map_wait.unwrap();
+        let begun = records.load(&id).shield.map_wait.unwrap();
         assert!(maps.done.borrow().is_empty(), "it has just begun");
         let since = Uptime { seconds: begun.since.seconds - 2, ..begun.since.clone() };
-        records.update(&id, |record| record.map_wait = Some(MapWait { since, ..begun })).unwrap();
+        records
+            .update(&id, |record| record.shield.map_wait = Some(MapWait { since, ..begun }))
+            .unwrap();
         cx.host.shield.tend_hanging(cx, &id);
         assert_eq!(*maps.done.borrow(), ["end"]);
     });
@@ -135,7 +137,7 @@ fn what_fails_goes_on_on_its_own_disk_alone() {
     let id = VolumeId::parse(ID).unwrap();
     let journal = JournalMark::FirstTransaction(7);
     let intent = MapIntent { map: moment(&its.disks[0].0), journal };
-    records.update(&id, |record| record.map_intent = Some(intent)).unwrap();
+    records.update(&id, |record| record.shield.map_intent = Some(intent)).unwrap();
     for (told, done) in [(FakeJournal::Told, vec![]), (FakeJournal::Lost, vec!["again"])] {
         let mut maps = FakeMap::of(Some(map.clone()));
         maps.journal = told;
@@ -157,14 +159,16 @@ fn the_superblock_in_memory_is_noted_once_and_of_a_map_that_works() {
     let devices = FakeDevices::default().with("dm-0", 0, ID);
     let now = moment(&devices.disks[0].0);
     let intent = MapIntent { map: now.clone(), journal: JournalMark::FirstTransaction(7) };
-    records.update(&id, |record| record.map_intent = Some(intent)).unwrap();
+    records.update(&id, |record| record.shield.map_intent = Some(intent)).unwrap();
     let noted = |map: OwnMap| {
         let maps = FakeMap::of(Some(map));
         with(&maps, &devices, &records, |cx| cx.host.shield.tend(cx, &id));
-        records.load(&id).superblocks_through(&now).to_vec()
+        records.load(&id).shield.superblocks_through(&now).to_vec()
     };
     assert!(noted(OwnMap::of_a_test(false, false, true)).is_empty(), "it waits");
-    records.update(&id, |record| record.saw_superblock(now.clone(), "zero".to_owned())).unwrap();
+    records
+        .update(&id, |record| record.shield.saw_superblock(now.clone(), "zero".to_owned()))
+        .unwrap();
     assert_eq!(noted(map(true)), ["zero", "one"]);
     let written = || {
         let all = walk(folder.path());
@@ -188,14 +192,14 @@ fn a_map_that_is_gone_has_no_wait() {
     let id = VolumeId::parse(ID).unwrap();
     let (since, cause) = (uptime(), WaitCause::Gone);
     let wait = Some(MapWait { since, cause, not_switched: None });
-    records.update(&id, |record| record.map_wait = wait).unwrap();
+    records.update(&id, |record| record.shield.map_wait = wait).unwrap();
     with(&FakeMap::of(None), &FakeDevices::default(), &records, |cx| {
         assert!(matches!(
             cx.host.shield.disk_returned(cx, &id),
             Returned::Not | Returned::Fails(_)
         ));
     });
-    assert_eq!(records.load(&id).map_wait, None);
+    assert_eq!(records.load(&id).shield.map_wait, None);
 }
 
 #[test]
@@ -230,7 +234,7 @@ fn a_map_whose_disk_could_not_be_compared_waits_for_none() {
         let journal = JournalMark::FirstTransaction(7);
         let intent = MapIntent { map: moment(&over), journal };
         let intent = Some(intent).filter(|_| is_remembered);
-        records.update(&id, |record| record.map_intent = intent).unwrap();
+        records.update(&id, |record| record.shield.map_intent = intent).unwrap();
         let mut maps = FakeMap::of(Some(map.clone()));
         maps.journal = told;
         with(&maps, &devices, &records, |cx| {
@@ -271,13 +275,13 @@ fn an_unmount_that_would_wait_looks_after_the_disk_itself() {
     };
     let (none, back) = (FakeDevices::default(), FakeDevices::default().with("vdc", 16, ID));
     assert_eq!(is_asked(map(true), &none), (vec![], Ok(())));
-    assert_eq!(records.load(&id).map_wait, None, "no look at a map that works");
+    assert_eq!(records.load(&id).shield.map_wait, None, "no look at a map that works");
     let why = is_asked(map(false), &none).1.unwrap_err();
     assert!(why.ends_with("an unmount would wait too"), "{why}");
     let why = is_asked(map(false), &back).1.unwrap_err();
     assert!(why.contains("an unmount would wait too; the disk that is here is not put"), "{why}");
     let past = |record: &mut VolumeRecord| {
-        let wait = record.map_wait.as_mut().unwrap();
+        let wait = record.shield.map_wait.as_mut().unwrap();
         wait.since.seconds -= 2;
     };
     records.update(&id, past).unwrap();
@@ -308,7 +312,7 @@ impl Back {
     }
 
     fn staged(&mut self) -> &mut Staged {
-        self.record.staged.as_mut().unwrap()
+        self.record.mounts.staged.as_mut().unwrap()
     }
 
     /// What a look does, and what is remembered of the wait.
@@ -323,7 +327,7 @@ impl Back {
             let is_back = matches!(cx.host.shield.disk_returned(cx, &id), Returned::Back);
             assert_eq!(is_back, maps.done.borrow().as_slice() == ["switch"]);
         });
-        (maps.done.into_inner(), records.load(&id).map_wait)
+        (maps.done.into_inner(), records.load(&id).shield.map_wait)
     }
 
     /// Why it was not put under the map, and whether the next look may do so.
@@ -345,8 +349,8 @@ fn a_disk_that_anything_else_may_have_written_to_is_not_put_under_its_map() {
     type Change = fn(&mut Back);
     let cases: [(Change, &str); 8] = [
         (|back| back.devices.disks[1].0.read_only = true, "vdc refuses writes"),
-        (|back| back.record.is_shareable = Some(true), "several servers"),
-        (|back| back.record.staged = None, "how the volume was mounted is not remembered"),
+        (|back| back.record.mark.is_shareable = Some(true), "several servers"),
+        (|back| back.record.mounts.staged = None, "how the volume was mounted is not remembered"),
         (|back| back.staged().disk.sequence = Some(99), "how the volume was mounted is not"),
         (|back| back.staged().journal = None, "how far its journal was at the mount is not known"),
         (|back| back.staged().uuid = "another".to_owned(), "and not another"),

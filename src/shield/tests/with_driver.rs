@@ -95,7 +95,7 @@ fn looked(
         let id = VolumeId::parse("v-1").unwrap();
         before(cx, &id);
         let swept = sweep_all(cx, mode, &BTreeSet::new(), &mut |_, _| {}).unwrap();
-        (swept, cx.store.records.load(&id).map_wait)
+        (swept, cx.store.records.load(&id).shield.map_wait)
     })
 }
 
@@ -106,7 +106,7 @@ fn a_wait_for_no_more_than_a_look_is_told_by_the_sweep_that_looked() {
         let not_switched = Some("/dev: I/O error".to_owned());
         let since = crate::host::machine::uptime();
         let wait = MapWait { since, cause: WaitCause::Gone, not_switched };
-        cx.store.records.update(id, |record| record.map_wait = Some(wait)).unwrap();
+        cx.store.records.update(id, |record| record.shield.map_wait = Some(wait)).unwrap();
     };
     let told = |devices, mode| looked(devices, mode, wait).0.waits_for_a_look;
     assert!(told(&unread, HealMode::Auto));
@@ -148,7 +148,7 @@ fn the_superblock_of_a_map_that_works_is_noted_and_not_for_a_plan() {
             };
             cx.store.records.update(&id, mount).unwrap();
             sweep_all(cx, mode, &BTreeSet::new(), &mut |_, _| {}).unwrap();
-            cx.store.records.load(&id).superblocks_through(&map).len()
+            cx.store.records.load(&id).shield.superblocks_through(&map).len()
         })
     };
     assert_eq!([HealMode::Auto, HealMode::Report].map(noted), [1, 0]);

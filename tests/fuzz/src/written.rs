@@ -169,8 +169,8 @@ pub fn record(bytes: &[u8]) {
     let text = serde_json::to_string(&record).expect("a record can be written");
     let again: VolumeRecord = serde_json::from_str(&text).expect("what was written can be read");
     assert_eq!(again, record);
-    let _ = (record.has_mark(), record.may_have_mark(), record.mounted_as());
-    assert!(record.published_folders().count() <= bytes.len());
+    let _ = (record.mark.is_known(), record.mark.may_exist(), record.mounts.mounted_as());
+    assert!(record.mounts.published_folders().count() <= bytes.len());
 }
 
 /// The first sign that stands for it, where a value begins, becomes the password.

@@ -39,12 +39,12 @@ fn with<T>(cloud: &FakeCloud, work: impl FnOnce(&Context<'_>) -> T) -> T {
 
 /// The record of a volume that is mounted, as far as marks go.
 fn mount(cx: &Context<'_>) {
-    let staged = mounted().staged.unwrap();
+    let staged = mounted().mounts.staged.unwrap();
     cx.store.records.update(&id(), |record| record.is_staged(staged)).unwrap();
 }
 
 fn unmount(cx: &Context<'_>) {
-    cx.store.records.update(&id(), VolumeRecord::is_unstaged).unwrap();
+    cx.store.records.update(&id(), |record| record.mounts.is_unstaged()).unwrap();
 }
 
 fn remembered(cx: &Context<'_>) -> VolumeRecord {
@@ -69,16 +69,20 @@ fn a_mount_leaves_its_mark_once_and_its_unmount_takes_it_back() {
         assert_eq!(volume(&cloud).mounted_on, Some(server("here")));
         assert_eq!(volume(&cloud).life, Some(Life::HasData), "with the same note");
         let record = remembered(cx);
-        assert!(record.is_marked && record.is_life_told && record.mark_asked.is_none());
+        assert!(
+            record.mark.is_set
+                && record.mark.is_data_reported
+                && record.mark.requested_as.is_none()
+        );
         assert!(!owes_mark(cx, &record));
         assert!(is_marked_or_cannot_be(cx, &id()));
         assert_eq!(cloud.notes.get(), 1);
         // While it is mounted it stays.
         unmark_mounted(cx, &id());
-        assert!(volume(&cloud).is_marked() && remembered(cx).is_marked);
+        assert!(volume(&cloud).is_marked() && remembered(cx).mark.is_set);
         unmount(cx);
         unmark_mounted(cx, &id());
-        assert!(!volume(&cloud).is_marked() && !remembered(cx).may_have_mark());
+        assert!(!volume(&cloud).is_marked() && !remembered(cx).mark.may_exist());
         assert_eq!(cloud.notes.get(), 2);
         unmark_mounted(cx, &id());
         assert_eq!(cloud.notes.get(), 2, "there is none");
@@ -111,9 +115,9 @@ fn a_machine_that_leaves_no_marks_tells_of_data_alone() {
             assert_eq!(why_no_marks(cx), Some(why));
             mount(cx);
             mark_mounted(cx, &id());
-            assert!(!volume(&cloud).is_marked() && !remembered(cx).may_have_mark());
+            assert!(!volume(&cloud).is_marked() && !remembered(cx).mark.may_exist());
             assert_eq!(volume(&cloud).life, Some(Life::HasData));
-            assert!(remembered(cx).is_life_told);
+            assert!(remembered(cx).mark.is_data_reported);
             mark_mounted(cx, &id());
             assert_eq!(cloud.notes.get(), 1, "that is told once");
             assert!(!owes_mark(cx, &remembered(cx)) && is_marked_or_cannot_be(cx, &id()));
@@ -129,7 +133,7 @@ fn a_machine_that_leaves_no_marks_tells_of_data_alone() {
         assert_eq!(why_no_marks(cx), Some("this cloud keeps no marks"));
         mark_mounted(cx, &id());
         assert_eq!(volume(&no_marks).life, Some(Life::HasData));
-        assert!(!remembered(cx).is_life_told, "it is repeated rather than remembered");
+        assert!(!remembered(cx).mark.is_data_reported, "it is repeated rather than remembered");
     });
     with(&cloud(&[]), |cx| assert_eq!(why_no_marks(cx), None));
 }
@@ -142,11 +146,11 @@ fn a_cloud_that_allows_no_notes_is_remembered_until_it_does() {
         mount(cx);
         assert!(is_marked_or_cannot_be(cx, &id()), "the pod must do without");
         let record = remembered(cx);
-        assert_eq!(record.notes_forbidden.as_deref(), Some("no notes for this user"));
-        assert!(!record.is_marked && !owes_mark(cx, &record));
+        assert_eq!(record.mark.notes_forbidden.as_deref(), Some("no notes for this user"));
+        assert!(!record.mark.is_set && !owes_mark(cx, &record));
         cloud.forbids_notes.set(false);
         mark_mounted(cx, &id());
-        assert_eq!(remembered(cx).notes_forbidden, None);
+        assert_eq!(remembered(cx).mark.notes_forbidden, None);
         assert!(volume(&cloud).is_marked());
     });
 }
@@ -201,7 +205,7 @@ fn each_reader_of_a_shared_volume_has_its_own_mark() {
         let (now, record) = (volume(&cloud), remembered(cx));
         assert_eq!(now.mounted_on, Some(server("there")));
         assert!(now.mounted_beside.contains(&server("here")));
-        assert_eq!((record.is_marked, record.marked_beside), (false, Some(server("here"))));
+        assert_eq!((record.mark.is_set, record.mark.set_beside), (false, Some(server("here"))));
         // A detach by force takes it away without a word.
         change(&cloud, |volume| volume.mounted_beside.clear());
         mark_healed(cx, &id());
@@ -240,19 +244,19 @@ fn a_mark_that_was_asked_for_and_not_answered_may_still_come() {
         mount(cx);
         let ask = |at: u64| {
             cx.store.records.update(&id(), |record| {
-                record.mark_asked_at = Some(at);
-                record.mark_asked = Some(server("here"));
+                record.mark.requested_at = Some(at);
+                record.mark.requested_as = Some(server("here"));
             })
         };
         let now = millis_since_boot();
         unmount(cx);
         ask(now).unwrap();
         unmark_mounted(cx, &id());
-        assert!(remembered(cx).may_have_mark(), "the timer looks for it once more");
+        assert!(remembered(cx).mark.may_exist(), "the timer looks for it once more");
         for at in [now.saturating_sub(600_000), now + 600_000] {
             ask(at).unwrap();
             unmark_mounted(cx, &id());
-            assert!(!remembered(cx).may_have_mark(), "{at}: it has had its time");
+            assert!(!remembered(cx).mark.may_exist(), "{at}: it has had its time");
         }
     });
 }
@@ -270,7 +274,7 @@ fn mounted() -> VolumeRecord {
 
 fn unmounted() -> VolumeRecord {
     let mut record = mounted();
-    record.is_unstaged();
+    record.mounts.is_unstaged();
     record
 }
 
@@ -278,9 +282,9 @@ fn unmounted() -> VolumeRecord {
 fn a_mark_that_is_remembered_and_not_seen_is_lost() {
     let own = || ServerId::parse("own").unwrap();
     let lost = |is_marked, is_beside: bool, first, beside| {
-        let marked_beside = is_beside.then(own);
+        let set_beside = is_beside.then(own);
         let seen = Marks { first, beside };
-        seen.lacks_one_of(&VolumeRecord { is_marked, marked_beside, ..record() })
+        seen.lacks_one_of(&MarkRecord { is_set: is_marked, set_beside, ..MarkRecord::default() })
     };
     assert!(lost(true, false, false, true), "the other one is no mark of this mount");
     assert!(lost(false, true, true, false));
@@ -296,14 +300,18 @@ fn the_cloud_is_told_of_data_once_a_mount_is_over_that_it_was_not_told_of() {
     assert!(owes_note(&unmounted()));
     assert!(!owes_note(&mounted()), "the next call tells it");
     assert!(!owes_note(&record()), "it was never mounted");
-    assert!(!owes_note(&VolumeRecord { is_life_told: true, ..unmounted() }));
-    let forbidden = Some("403".to_owned());
-    assert!(!owes_note(&VolumeRecord { notes_forbidden: forbidden, ..unmounted() }));
+    let with = |mark| VolumeRecord { mark, ..unmounted() };
+    assert!(!owes_note(&with(MarkRecord { is_data_reported: true, ..MarkRecord::default() })));
+    let notes_forbidden = Some("403".to_owned());
+    assert!(!owes_note(&with(MarkRecord { notes_forbidden, ..MarkRecord::default() })));
 }
 
 #[test]
 fn a_mark_stays_while_the_volume_is_mounted() {
-    let marked = |record| VolumeRecord { is_marked: true, ..record };
+    let marked = |record| {
+        let mark = MarkRecord { is_set: true, ..MarkRecord::default() };
+        VolumeRecord { mark, ..record }
+    };
     assert!(marked(unmounted()).may_lose_mark());
     assert!(!marked(mounted()).may_lose_mark());
     assert!(!unmounted().may_lose_mark(), "there is none");

@@ -29,9 +29,11 @@ fn what_is_noted_of_a_namespace_is_forgotten_once_that_has_gone() {
 fn a_heal_that_was_killed_or_a_mark_without_its_mount_is_left_over() {
     let record = || VolumeRecord::new(id());
     let mut switching = record();
-    switching.will_switch(&boot_id(), NamespaceSign::of_number(1), vec![intent(None, b"/")]);
+    switching.heal.will_switch(&boot_id(), NamespaceSign::of_number(1), vec![intent(None, b"/")]);
     assert!(has_leftovers(&switching));
-    assert!(has_leftovers(&VolumeRecord { is_marked: true, ..record() }));
+    let mut marked = record();
+    marked.mark.is_set = true;
+    assert!(has_leftovers(&marked));
     assert!(!has_leftovers(&record()));
 }
 
@@ -62,7 +64,7 @@ fn of_a_namespace_so_many_changes_are_remembered_and_so_many_bytes() {
 fn noted(changes: Vec<MountIntent>) -> (tempfile::TempDir, u64) {
     let folder = tempfile::tempdir().unwrap();
     let sign = NamespaceSign { namespace: u64::MAX, count: Some(u64::MAX), dweller: None };
-    let note = |record: &mut VolumeRecord| record.will_switch(&boot_id(), sign, changes);
+    let note = |record: &mut VolumeRecord| record.heal.will_switch(&boot_id(), sign, changes);
     records_in(&folder).update(&id(), note).unwrap();
     let length = folder.path().join("run/boot/v-1.json").metadata().unwrap().len();
     (folder, length)
@@ -150,8 +152,8 @@ fn of_a_namespace_of_which_nothing_is_known_what_is_finished_is_forgotten_all_th
 fn what_another_boot_has_begun_means_nothing() {
     let (folder, _) = noted(vec![intent(None, b"/data")]);
     let mut record = records_in(&folder).load(&id());
-    assert_eq!(switching_of(&record), record.switching);
-    record.switching[0].boot = "another".to_owned();
+    assert_eq!(switching_of(&record), record.heal.switching);
+    record.heal.switching[0].boot = "another".to_owned();
     assert_eq!(switching_of(&record), []);
 }
 
@@ -174,11 +176,12 @@ fn after_a_kill<T>(
     let (answer, count) = made_up.drive(|cx| {
         for number in left_in {
             let (sign, changes) = (NamespaceSign::of_number(*number), vec![intent(None, b"/data")]);
-            let note = |record: &mut VolumeRecord| record.will_switch(&boot_id(), sign, changes);
+            let note =
+                |record: &mut VolumeRecord| record.heal.will_switch(&boot_id(), sign, changes);
             cx.store.records.update(&id(), note).unwrap();
         }
         let answer = work(cx);
-        (answer, cx.store.records.load(&id()).switching.len())
+        (answer, cx.store.records.load(&id()).heal.switching.len())
     });
     (answer, made_up.namespaces.done.take(), count)
 }

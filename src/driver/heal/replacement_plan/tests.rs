@@ -199,7 +199,7 @@ fn healed(
         before(cx);
         let pod = ConsumerId::parse("u-1").unwrap();
         let note_pod =
-            |record: &mut VolumeRecord| drop(record.consumers.insert(pod, String::new()));
+            |record: &mut VolumeRecord| drop(record.mounts.consumers.insert(pod, String::new()));
         cx.store.records.update(&id(), note_pod).unwrap();
         let (own, untold, dead) = (Vec::new(), None, vec![dead()]);
         let stale = StaleMounts { disk: None, dead, own, elsewhere: known, untold, is_all_known };
@@ -229,7 +229,7 @@ fn all_is_written_down_before_the_first_switch_and_pods_of_the_volume_are_switch
     let switched = ["switch 2 in 1", "switch 3 in 2", "switch 1 in 3"];
     assert_eq!(came.done(), [each, switched].concat());
     assert_eq!(came.looks, 1, "whether there are others");
-    assert!(came.record.switching.is_empty());
+    assert!(came.record.heal.switching.is_empty());
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn a_namespace_that_opens_later_is_switched_then_and_looked_after_once_more() {
     let done = ["intend 1 in 2", "switch 1 in 2", "intend 1 in 1", "switch 1 in 1"];
     assert_eq!(came.done()[..4], done);
     assert_eq!(came.count("set back"), 2, "{:?}", came.done);
-    assert_eq!((&came.healed.left[..], came.record.switching.len()), (&[][..], 0));
+    assert_eq!((&came.healed.left[..], came.record.heal.switching.len()), (&[][..], 0));
 
     let begun = |cx: &Context<'_>| {
         let mounts = vec![MountIntent {
@@ -280,7 +280,7 @@ fn a_namespace_that_opens_later_is_switched_then_and_looked_after_once_more() {
             propagation: String::new(),
         }];
         let note = |record: &mut VolumeRecord| {
-            record.will_switch(&boot_id(), NamespaceSign::of_number(1), mounts);
+            record.heal.will_switch(&boot_id(), NamespaceSign::of_number(1), mounts);
         };
         cx.store.records.update(&id(), note).unwrap();
     };
@@ -289,7 +289,7 @@ fn a_namespace_that_opens_later_is_switched_then_and_looked_after_once_more() {
     assert_eq!(came.count("set back"), 0, "it is not known what it has");
     assert_eq!(came.healed.left.len(), 1);
     assert!(came.healed.left[0].ends_with("it does not open"), "{:?}", came.healed.left);
-    assert_eq!(came.record.switching.len(), 1, "that is remembered");
+    assert_eq!(came.record.heal.switching.len(), 1, "that is remembered");
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn of_several_that_need_much_room_in_the_record_the_last_waits_and_is_told() {
     assert!(came.healed.left[0].contains("too much to remember"), "{:?}", came.healed.left);
     let first_switch = came.done.iter().position(|one| one.starts_with("switch")).unwrap();
     assert_eq!(first_switch, 7, "each was asked before");
-    assert!(came.record.switching.is_empty(), "the next heal has room for it");
+    assert!(came.record.heal.switching.is_empty(), "the next heal has room for it");
 }
 
 #[test]

@@ -190,8 +190,9 @@ fn what_may_be_left_of_a_volume_is_told_from_what_is_anothers() {
     let left = |remembered: &[u32], own: &[String], census: FakeNamespaces| {
         asked((remembered, own), census, |cx| {
             let pod = ConsumerId::parse("1d5c9c9e-1f55-4b1b-8a53-9c6c5a3e0001").unwrap();
-            let knows =
-                |record: &mut VolumeRecord| drop(record.consumers.insert(pod, String::new()));
+            let knows = |record: &mut VolumeRecord| {
+                drop(record.mounts.consumers.insert(pod, String::new()));
+            };
             cx.store.records.update(&its(), knows).unwrap();
             is_left_behind(cx, &its())
         })

@@ -3,6 +3,7 @@ use crate::Context;
 use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp, moment};
 use crate::lookup::find_disk;
 use crate::model::disk::device::{DeviceNumber, Proof};
+use crate::model::record::DiskRecord;
 use crate::mount::format;
 
 #[test]
@@ -43,9 +44,12 @@ fn formatting(disk: &Device) -> Formatting {
 fn only_the_same_plug_in_of_a_disk_has_an_interrupted_format() {
     let (here, other, uncounted) = (disk(Some(7)), disk(Some(8)), disk(None));
     let id = VolumeId::parse("v-1").unwrap();
-    let of = |formatting| VolumeRecord { formatting, ..VolumeRecord::new(id.clone()) };
+    let of = |formatting| {
+        let disk = DiskRecord { formatting, ..DiskRecord::default() };
+        VolumeRecord { disk, ..VolumeRecord::new(id.clone()) }
+    };
     let record = of(Some(formatting(&here)));
-    assert_eq!(interrupted_on(&record, &moment(&here)), record.formatting.as_ref());
+    assert_eq!(interrupted_on(&record, &moment(&here)), record.disk.formatting.as_ref());
     assert_eq!(interrupted_on(&record, &moment(&other)), None);
     assert_eq!(interrupted_on(&of(None), &moment(&here)), None);
     let record = of(Some(formatting(&uncounted)));
@@ -80,7 +84,7 @@ fn with<T>(
     let made_up = MadeUp { file_systems, limit, ..MadeUp::with(&cloud, &devices) };
     made_up.drive(|cx| {
         if begun {
-            let note = |record: &mut VolumeRecord| record.formatting = Some(formatting(&disk));
+            let note = |record: &mut VolumeRecord| record.disk.formatting = Some(formatting(&disk));
             cx.store.records.update(&volume().id, note).unwrap();
         }
         work(cx, &disk)
@@ -140,7 +144,7 @@ fn formatted(now: Contents, then: Option<Contents>, force: bool) -> (Result<File
         let (id, options) = (volume().id, MkfsOptions::default());
         let new = NewFileSystem { force, ..new_file_system(&id, FsType::Ext4, &options) };
         let came = format::format(cx, &volume(), disk, &new);
-        (came, cx.store.records.load(&id).formatting.is_some())
+        (came, cx.store.records.load(&id).disk.formatting.is_some())
     })
 }
 

@@ -83,7 +83,7 @@ fn every_namespace_is_what_it_is() {
     let own = table(MACHINE);
     let id = VolumeId::parse("v").unwrap();
     let mut record = VolumeRecord::new(id);
-    record.consumers.insert(ConsumerId::parse("bound").unwrap(), String::new());
+    record.mounts.consumers.insert(ConsumerId::parse("bound").unwrap(), String::new());
     let machine = Machine::new(OF_TESTS, &own, Some(&record), &[VOLUME]);
     let rows: Vec<_> = ROWS.lines().filter(|row| !row.starts_with('#')).collect();
     assert!(rows.len() > 20);
