@@ -4,6 +4,7 @@ use super::sweep::{HELD, WAITS};
 use super::switched::{IS_BACK, notes, word};
 use super::terminal::{hanging, told};
 use crate::driver::Context;
+use crate::driver::heal::outcome::Progress;
 use crate::driver::heal::{self, adopt};
 use crate::driver::report::survey;
 use crate::model::advice::Remedy;
@@ -42,7 +43,7 @@ pub(super) fn run(
         text += &told(&format!("{adopted}, of dead disks: {numbers}"));
     }
     let healed = heal::heal_by_hand(cx, id, mode)?;
-    if healed.is_back {
+    if healed.progress == Progress::Resumed {
         text += &told(IS_BACK);
     }
     for (place, done) in &healed.places {
@@ -52,7 +53,7 @@ pub(super) fn run(
             text += &told(&format!("  {:<12} {target}{}", word(one), notes(one)));
         }
     }
-    let heading = if dry_run && !healed.is_waiting { "would be healed:\n" } else { "left:\n" };
+    let heading = if dry_run && !healed.is_waiting() { "would be healed:\n" } else { "left:\n" };
     if !healed.left.is_empty() {
         text += heading;
         for line in &healed.left {
@@ -77,12 +78,12 @@ pub(super) fn run(
         // While its disk is not here there is nothing to do yet.
         let is_plan = adopts
             || end_holders && !text.is_empty()
-            || !healed.left.is_empty() && !healed.is_waiting;
+            || !healed.left.is_empty() && !healed.is_waiting();
         let command = if is_plan { &command } else { "" };
         return Ok(format!("{now}{text}Nothing was changed.{command}\n"));
     }
     let count = healed.still_there();
-    if healed.is_waiting {
+    if healed.is_waiting() {
         *status = WAITS;
     } else if count > 0 {
         *status = HELD;

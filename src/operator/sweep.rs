@@ -12,7 +12,7 @@ use crate::configuration::Config;
 use crate::driver::Context;
 use crate::driver::attachment::take_down::{self, TakenDown};
 use crate::driver::heal::adopt::{self, FoundMount};
-use crate::driver::heal::outcome::Healed;
+use crate::driver::heal::outcome::{Healed, Progress};
 use crate::driver::heal::recovery;
 use crate::driver::heal::sweep::{self, Swept};
 use crate::driver::mount::owed_marks;
@@ -161,7 +161,7 @@ enum Stays {
 impl Stays {
     fn of(done: &Result<Healed>, mode: HealMode) -> Self {
         match done {
-            Ok(healed) if healed.is_waiting => Self::Waits,
+            Ok(healed) if healed.is_waiting() => Self::Waits,
             Ok(healed) if mode == HealMode::Auto && healed.still_there() > 0 => Self::Held,
             _ => Self::Nothing,
         }
@@ -335,10 +335,10 @@ impl NodeSweep<'_> {
         let (who, dry_run) = (host::machine::parent_name(), self.is_plan.then_some(true));
         match done {
             // Each minute the same.
-            Ok(healed) if healed.is_waiting && healed.is_repeated => {}
+            Ok(healed) if healed.progress == Progress::StillWaiting => {}
             Ok(_) if self.mode != HealMode::Auto && !self.is_plan => {}
-            Ok(healed) if healed.is_waiting && self.is_plan => {}
-            Ok(healed) if healed.is_waiting => {
+            Ok(healed) if healed.is_waiting() && self.is_plan => {}
+            Ok(healed) if healed.is_waiting() => {
                 kernel_story::keep(self.config, id);
                 let (left, outcome) = (healed.left.len(), "Waits");
                 tracing::warn!(volume = %id, who, duration_ms, left, outcome, "end");
@@ -484,7 +484,7 @@ fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
         Err(error) => return vec![format!("volume {id}: not healed: {error}")],
     };
     let mut lines = Vec::new();
-    if healed.is_back {
+    if healed.progress == Progress::Resumed {
         lines.push(format!("volume {id}: {IS_BACK}"));
     }
     for (place, mounts) in &healed.places {
@@ -494,7 +494,7 @@ fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
             lines.push(format!("volume {id}: {word} {target} of {place}{}", notes(one)));
         }
     }
-    let is_plan = mode == HealMode::Report && !healed.is_waiting;
+    let is_plan = mode == HealMode::Report && !healed.is_waiting();
     let heading = if is_plan { "would be healed" } else { "left" };
     lines.extend(healed.left.iter().map(|left| format!("volume {id}: {heading}: {left}")));
     lines

@@ -23,7 +23,8 @@ use crate::guard::remote_mark;
 use crate::heal::diagnosis::HealOccasion;
 use crate::heal::file_system_check::next_count;
 use crate::heal::outcome::{
-    Healed, listed, lost_since, plan_of, pods_on, still_held, waiting_is_no_failure, why_as_before,
+    Healed, Progress, listed, lost_since, plan_of, pods_on, still_held, waiting_is_no_failure,
+    why_as_before,
 };
 use crate::heal::time_shares::TimeShares;
 use crate::lookup::lost_disks::{lost_numbers, users_of_lost};
@@ -155,15 +156,16 @@ pub(super) fn look_after(
     occasion: HealOccasion<'_>,
 ) -> Result<Healed> {
     // A plan changes nothing.
-    let is_back = match mode {
-        HealMode::Auto => match has_disk_again(cx, id) {
-            Returned::Fails(why) => return Err(why),
-            returned => matches!(returned, Returned::Back),
-        },
-        HealMode::Report | HealMode::Off => false,
+    let returned = if mode == HealMode::Auto { has_disk_again(cx, id) } else { Returned::Not };
+    let is_back = match returned {
+        Returned::Fails(why) => return Err(why),
+        Returned::Back => true,
+        Returned::Not => false,
     };
-    let done = counted_heal(cx, id, mode, occasion);
-    done.map(|healed| Healed { is_back, ..healed })
+    let healed = counted_heal(cx, id, mode, occasion)?;
+    let is_resumed = is_back && !healed.is_waiting();
+    let progress = if is_resumed { Progress::Resumed } else { healed.progress };
+    Ok(Healed { progress, ..healed })
 }
 
 fn counted_heal(
@@ -220,7 +222,7 @@ pub(super) fn heal(
     let Some(disk) = &stale.disk.clone() else {
         let waiting = |place| format!("its disk is gone, and none is here yet: {place}");
         let left = plan.into_iter().map(waiting).collect();
-        return Ok(Healed { left, is_waiting: true, ..Healed::default() });
+        return Ok(Healed::waiting(left));
     };
     if mode == HealMode::Report {
         let why = if cx.policy.heal == mode { "heal.mode is report" } else { "asked for a plan" };

@@ -58,17 +58,36 @@ pub struct Healed {
     pub pods: Vec<String>,
     /// What stays on the dead disk, in words.
     pub left: Vec<String>,
-    /// Whether that is because its successor is not here yet.
-    pub is_waiting: bool,
-    /// Whether the disk was put back under the volume's map, and what waited there goes on.
-    pub is_back: bool,
-    /// Whether the look of the minute before said the same.
-    pub is_repeated: bool,
+    pub progress: Progress,
     /// Between which moments writes may be lost, if anything was replaced.
     pub lost: Option<String>,
 }
 
+/// How far a heal came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// It did what can be done now.
+    #[default]
+    Finished,
+    /// The disk was put back under the volume's map, and paused I/O goes on.
+    Resumed,
+    /// The volume's disk is not here yet.
+    Waiting,
+    /// It is not here yet, and the last heal, a minute before, reported that.
+    StillWaiting,
+}
+
 impl Healed {
+    /// A heal that waits for the disk; what stays on the old one.
+    pub(super) fn waiting(left: Vec<String>) -> Self {
+        Self { left, progress: Progress::Waiting, ..Self::default() }
+    }
+
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.progress, Progress::Waiting | Progress::StillWaiting)
+    }
+
     /// How many mounts stand on the new disk now.
     #[must_use]
     pub fn switched(&self) -> usize {
@@ -102,7 +121,7 @@ impl Healed {
     /// Whether it is one of the heals that metrics count. To wait for a disk is a state, not something that happens
     /// each minute; and a plan is no heal.
     pub(super) fn is_counted(&self, mode: HealMode) -> bool {
-        mode == HealMode::Auto && !self.is_nothing() && !self.is_waiting
+        mode == HealMode::Auto && !self.is_nothing() && !self.is_waiting()
     }
 }
 
@@ -115,8 +134,7 @@ pub(super) fn waiting_is_no_failure(
     if error.kind != Kind::Refused || !waits() {
         return Err(error);
     }
-    let left = vec![why(error).to_string()];
-    Ok(Healed { left, is_waiting: true, ..Healed::default() })
+    Ok(Healed::waiting(vec![why(error).to_string()]))
 }
 
 /// Why a volume is as it was, for a caller that then fails for that.
@@ -227,7 +245,7 @@ mod tests {
             assert!(!counted.is_counted(HealMode::Report), "a plan");
         }
         assert!(!Healed::default().is_counted(HealMode::Auto));
-        assert!(!Healed { is_waiting: true, ..left }.is_counted(HealMode::Auto));
+        assert!(!Healed::waiting(left.left).is_counted(HealMode::Auto));
     }
 
     #[test]
@@ -238,7 +256,7 @@ mod tests {
         };
         let refused = || Error::refused("it waits");
         let told = outcome(refused(), true).unwrap();
-        assert!(told.is_waiting && told.places.is_empty());
+        assert!(told.is_waiting() && told.places.is_empty());
         assert!(told.left[0].contains("it waits: why"), "{told:?}");
         assert_eq!(outcome(refused(), false).unwrap_err().cause, "it waits");
         let failed = outcome(Error::new(Kind::Host, "it broke"), true).unwrap_err();

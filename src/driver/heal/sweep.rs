@@ -4,7 +4,7 @@
 use crate::context::Context;
 use crate::heal;
 use crate::heal::diagnosis::HealOccasion;
-use crate::heal::outcome::Healed;
+use crate::heal::outcome::{Healed, Progress};
 use crate::lookup::{locking, mounted_here};
 use crate::model::disk::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Kind, Result};
@@ -151,14 +151,16 @@ fn remembered(
 /// Marks an outcome as a repetition of the last one.
 fn repeated(done: Result<Healed>) -> Result<Healed> {
     match done {
-        Ok(healed) if healed.is_waiting => Ok(Healed { is_repeated: true, ..healed }),
+        Ok(healed) if healed.is_waiting() => {
+            Ok(Healed { progress: Progress::StillWaiting, ..healed })
+        }
         done => done.map_err(|error| Error { is_repeated: true, ..error }),
     }
 }
 
 fn why_it_fails_or_waits(done: &Result<Healed>) -> Option<String> {
     match done {
-        Ok(healed) if healed.is_waiting => Some(healed.left.join("; ")),
+        Ok(healed) if healed.is_waiting() => Some(healed.left.join("; ")),
         Ok(_) => None,
         Err(error) => Some(error.to_string()),
     }
@@ -176,27 +178,23 @@ mod tests {
 
     #[test]
     fn what_fails_or_waits_is_told_with_its_cause_and_what_is_left_besides_is_not() {
-        let healed = |is_waiting| Healed {
-            left: vec!["one".to_owned(), "two".to_owned()],
-            is_waiting,
-            ..Healed::default()
-        };
-        assert_eq!(why_it_fails_or_waits(&Ok(healed(true))), Some("one; two".to_owned()));
-        assert_eq!(why_it_fails_or_waits(&Ok(healed(false))), None);
+        let waiting = Healed::waiting(vec!["one".to_owned(), "two".to_owned()]);
+        let finished = Healed { progress: Progress::Finished, ..waiting.clone() };
+        assert_eq!(why_it_fails_or_waits(&Ok(waiting)), Some("one; two".to_owned()));
+        assert_eq!(why_it_fails_or_waits(&Ok(finished)), None);
         let failed = why_it_fails_or_waits(&Err(Error::refused("why")));
         assert!(failed.is_some_and(|text| text.contains("why")));
     }
 
     #[test]
     fn what_waits_or_fails_again_is_no_news_and_what_was_healed_is() {
-        let healed = |is_waiting| Ok(Healed { is_waiting, ..Healed::default() });
         let told = |done: Result<Healed>| match repeated(done) {
-            Ok(healed) => healed.is_repeated,
+            Ok(healed) => healed.progress == Progress::StillWaiting,
             Err(error) => error.is_repeated,
         };
-        assert!(told(healed(true)));
+        assert!(told(Ok(Healed::waiting(Vec::new()))));
         assert!(told(Err(Error::refused("why"))));
-        assert!(!told(healed(false)));
+        assert!(!told(Ok(Healed::default())));
     }
 
     /// What a look at all volumes tells of a machine with one that was mounted, and what it answers.
