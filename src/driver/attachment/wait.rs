@@ -2,7 +2,7 @@
 use crate::attachment::attach;
 use crate::context::Context;
 use crate::guard::let_go_volumes;
-use crate::heal;
+use crate::heal::{self, recovery};
 use crate::lookup::{alias, disk_numbers, find_disk};
 use crate::model::cloud::attachment_state::Sharing;
 use crate::model::disk::device::Device;
@@ -55,7 +55,10 @@ pub fn wait_for_disk(
     let link = cx.cloud.link(&volume.id);
     let soon = cx.deadline.at_most(LOCK_WAIT);
     let (disk, unhealed) = match cx.store.locks.take(&volume.id, cx.operation, soon) {
-        Ok(Locked::Held(_lock)) => heal::heal_on_the_way(cx, &volume.id, disk)?,
+        Ok(Locked::Held(_lock)) => {
+            recovery::end_leftovers(cx, &volume.id);
+            heal::heal_on_the_way(cx, &volume.id, disk)?
+        }
         Ok(Locked::Impossible(error)) | Err(error) => (disk, Some(error.to_string())),
     };
     check_staged(cx, volume, &disk, place).map_err(|error| error.not_healed(unhealed))?;

@@ -51,7 +51,7 @@ const DISK_WAIT: Duration = Duration::from_secs(15);
 /// Heals as far as the configuration has it; what cannot be healed never fails the caller, and
 /// is said. Answers the volume's disk, which is another one where this one was put under a map, and why the
 /// volume is as it was, for a caller that then fails for that. An error where all that is asked of the volume fails,
-/// and no heal puts that right. The caller holds the volume's lock.
+/// and no heal puts that right. The caller holds the volume's lock, and has ended leftovers.
 pub(super) fn heal_on_the_way(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -95,7 +95,11 @@ pub(super) fn heal_when_it_shows(cx: &Context<'_>, volume: &Volume) {
         Ok(disk) => {
             // An attach does not ask for that: it needs no disk.
             let done = locking::nothing_hangs(cx, &volume.id);
-            if let Err(error) = done.and_then(|()| heal_on_the_way(cx, &volume.id, disk)) {
+            let done = done.and_then(|()| {
+                recovery::end_leftovers(cx, &volume.id);
+                heal_on_the_way(cx, &volume.id, disk)
+            });
+            if let Err(error) = done {
                 tracing::warn!(volume = %volume.id, %error, "not healed");
             }
             if cx.store.records.load(&volume.id).mounts.staged.is_some() {
@@ -162,6 +166,9 @@ pub(super) fn look_after(
         Returned::Back => true,
         Returned::Not => false,
     };
+    if mode == HealMode::Auto {
+        recovery::end_leftovers(cx, id);
+    }
     let healed = counted_heal(cx, id, mode, occasion)?;
     let is_resumed = is_back && !healed.is_waiting();
     let progress = if is_resumed { Progress::Resumed } else { healed.progress };
@@ -204,10 +211,6 @@ pub(super) fn heal(
 ) -> Result<Healed> {
     if mode == HealMode::Off {
         return Ok(Healed::default());
-    }
-    // A plan changes nothing.
-    if mode != HealMode::Report {
-        recovery::end_leftovers(cx, id);
     }
     let again = mode != HealMode::Report && recovery::set_back(cx, id).is_some();
     let is_on_the_way = matches!(occasion, HealOccasion::Call(_));
