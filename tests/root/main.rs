@@ -84,7 +84,6 @@ mod surroundings;
 mod switch;
 mod tenants;
 mod tend;
-mod trouble;
 mod udevd;
 mod unmount;
 mod unreadable;

@@ -3,20 +3,16 @@
 use super::either;
 use crate::checks::{eventually, nothing_is_left, table};
 use crate::heal::{goes_on, pull};
-use crate::holders::run;
 use crate::scene::{Scene, scene};
 use crate::support::disks::within;
 use crate::support::pods::Plan;
-use crate::support::{Answer, Node, detach_loops_below, output_of, start, with_files};
+use crate::support::{Answer, Node, output_of, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The crowd is there before the pod.
 fn incident(node: &Node) {
@@ -52,43 +48,6 @@ fn the_incident_beside_many_mounts() {
     assert!(table().mounts().len() > many);
     incident(&node);
     umount2(&crowd, MntFlags::MNT_DETACH).unwrap();
-    nothing_is_left(&node, &[]);
-}
-
-#[test]
-fn the_incident_beside_many_processes() {
-    needs!(pods);
-    let node = Node::new();
-    let many = either(500, 5_000);
-    let script = format!("for n in $(seq {many}); do sleep 900 & done; echo; wait");
-    let mut command = Command::new("bash");
-    command.args(["-c", &script]).process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
-    let mut crowd = start(&mut command);
-    let group = Pid::from_raw(i32::try_from(crowd.id()).unwrap());
-    let children = format!("/proc/{group}/task/{group}/children");
-    let count = || fs::read_to_string(&children).unwrap_or_default().split(' ').count();
-    eventually("they are there", || count() > many);
-    incident(&node);
-    let there = count();
-    killpg(group, Signal::SIGKILL).unwrap();
-    crowd.wait().unwrap();
-    assert!(there > many, "only {there} were there to the end");
-    nothing_is_left(&node, &[]);
-}
-
-#[test]
-fn the_incident_beside_many_disks() {
-    needs!(pods);
-    let node = Node::new();
-    let crowd = node.base().join("crowd");
-    fs::create_dir(&crowd).unwrap();
-    for number in 0..either(16, 512) {
-        let image = crowd.join(format!("{number}.img"));
-        File::create(&image).unwrap().set_len(1 << 20).unwrap();
-        run("losetup", &["--find", image.to_str().unwrap()]);
-    }
-    incident(&node);
-    detach_loops_below(&crowd);
     nothing_is_left(&node, &[]);
 }
 

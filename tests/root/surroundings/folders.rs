@@ -1,19 +1,69 @@
-//! Each folder that the driver uses is full, read-only, gone or on a disk that hangs: under each call of
-//! two lives of a volume, and under the incident.
+//! Each folder that the driver uses is full or gone: under each call of two lives of a volume, and under the incident.
 //!
 //! The rule: a success is true; a failure names the folder; what needs the folder not, is done; and when
 //! the trouble is over the same call succeeds, with the data that was there.
 
-use super::{LIFE, Step, either};
+use super::{LIFE, Step, either, keeps_data};
 use crate::checks::{eventually, layers_at, nothing_is_left};
-use crate::files;
-use crate::hanging::{ANSWERED, DEADLINE, Running};
 use crate::heal::{goes_on, pull};
 use crate::scene::{Scene, scene};
-use crate::support::Node;
-use crate::trouble::{Fault, Trouble};
+use crate::support::{Answer, Node, with_files};
 use crate::volume::{Call, POD, Volume};
-use std::path::PathBuf;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Full,
+    Gone,
+}
+
+/// A folder that can have it, with nothing in it yet.
+struct Trouble {
+    fault: Fault,
+    folder: PathBuf,
+}
+
+impl Trouble {
+    #[track_caller]
+    fn ready(folder: &Path, fault: Fault) -> Self {
+        fs::create_dir_all(folder).unwrap();
+        if fault == Fault::Full {
+            let flags = MsFlags::empty();
+            mount(Some("tmpfs"), folder, Some("tmpfs"), flags, Some("size=1m")).unwrap();
+        }
+        Self { fault, folder: folder.to_path_buf() }
+    }
+
+    #[track_caller]
+    fn begin(&self) {
+        match self.fault {
+            Fault::Full => with_files(|| {
+                let mut filler = fs::File::create(self.folder.join(".filler")).unwrap();
+                while filler.write_all(&[7; 4096]).is_ok() {}
+            }),
+            Fault::Gone => fs::remove_dir_all(&self.folder).unwrap(),
+        }
+    }
+
+    #[track_caller]
+    fn end(&self) {
+        match self.fault {
+            Fault::Full => fs::remove_file(self.folder.join(".filler")).unwrap(),
+            Fault::Gone => fs::create_dir_all(&self.folder).unwrap(),
+        }
+    }
+}
+
+impl Drop for Trouble {
+    fn drop(&mut self) {
+        if self.fault == Fault::Full {
+            let _ = umount2(&self.folder, MntFlags::MNT_DETACH);
+        }
+    }
+}
 
 /// A folder of the driver's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,41 +100,30 @@ impl Place {
     }
 }
 
-fn configuration(node: &Node, fault: Fault, deadline: u64) -> String {
-    let page = Place::Metrics.folder(node).join("disk.prom");
-    let limits =
-        ["attach", "detach", "mountdevice", "unmountdevice", "mount", "unmount", "expandfs"]
-            .map(|call| format!("{call} = {deadline}\n"))
-            .concat();
-    let limits =
-        if fault == Fault::Hanging { format!("[deadline]\n{limits}") } else { String::new() };
-    format!("[metrics]\ntextfile = \"{}\"\n{limits}", page.display())
+fn configuration(node: &Node) -> String {
+    format!("[metrics]\ntextfile = \"{}\"", Place::Metrics.folder(node).join("disk.prom").display())
 }
 
-/// A call in trouble; answers whether it is done.
+/// What a call in trouble answers that is done.
 #[track_caller]
-fn is_done(node: &Node, call: &Call, place: Place, is_needed: bool) -> Option<serde_json::Value> {
-    let answer =
-        Running::start(node.command(call)).answer(ANSWERED).expect("the process did not end");
-    let message = answer.json["message"].as_str().unwrap_or_default().to_owned();
+fn done(node: &Node, call: &Call, place: Place, is_needed: bool) -> Option<Answer> {
+    let answer = node.call(call);
     if answer.json["status"] == "Success" {
-        return Some(answer.json);
+        return Some(answer);
     }
-    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    let message = answer.json["message"].as_str().unwrap_or_default();
     assert!(is_needed, "{} does not need the {place:?}: {message}", call[0]);
     let folder = place.folder(node);
     assert!(message.contains(folder.to_str().unwrap()), "{} {place:?}: {message}", call[0]);
     None
 }
 
-fn two_lives(fault: Fault, places: &[Place]) {
-    for place in places {
+fn two_lives(fault: Fault) {
+    for place in PLACES {
         let node = Node::new();
-        let mut trouble = Trouble::ready(&node, &place.folder(&node), fault);
-        if *place != Place::Metrics {
-            std::fs::create_dir_all(Place::Metrics.folder(&node)).unwrap();
-        }
-        node.configure(&configuration(&node, fault, DEADLINE));
+        let trouble = Trouble::ready(&place.folder(&node), fault);
+        fs::create_dir_all(Place::Metrics.folder(&node)).unwrap();
+        node.configure(&configuration(&node));
         let volume = Volume::create(&node, "ext4", "64M");
         for life in 0..2 {
             for step in LIFE {
@@ -92,32 +131,19 @@ fn two_lives(fault: Fault, places: &[Place]) {
                 let call = step.call(&volume);
                 trouble.begin();
                 for _ in 0..either(1, 2) {
-                    if let Some(answer) = is_done(&node, &call, *place, place.is_needed()) {
-                        step.is_true(&volume, &answer);
+                    if let Some(answer) = done(&node, &call, place, place.is_needed()) {
+                        step.is_true(&volume, &answer.json);
                     }
                     assert!(layers_at(&volume.global()) < 2 && layers_at(&volume.pod(POD)) < 2);
                 }
                 trouble.end();
-                if *place == Place::Links && fault == Fault::Gone && step != Step::Detach {
+                if place == Place::Links && fault == Fault::Gone && step != Step::Detach {
                     // As udev would: the links come back.
                     node.must(volume.attach());
                 }
-                eventually("it goes on", || node.call(&call).json["status"] == "Success");
                 step.is_true(&volume, &node.must(&call));
-                let data = volume.pod(POD).join("data");
-                match (step, life) {
-                    (Step::Publish, 0) => files::write_synced(&data, b"kept"),
-                    (Step::Publish, _) => assert_eq!(files::read(&data).unwrap(), b"kept"),
-                    (Step::Unpublish, _) => std::fs::remove_dir(volume.pod(POD)).unwrap(),
-                    (Step::Unstage, _) => std::fs::remove_dir(volume.global()).unwrap(),
-                    _ => {}
-                }
+                keeps_data(&volume, step, life);
             }
-        }
-        if fault == Fault::Hanging {
-            // What was noted of a process that hung goes with the next call that does something.
-            node.must(volume.attach());
-            node.must(volume.detach());
         }
         volume.must_be_sound();
         drop(trouble);
@@ -128,56 +154,28 @@ fn two_lives(fault: Fault, places: &[Place]) {
 #[test]
 fn two_lives_with_full_folders() {
     needs!(mounts);
-    two_lives(Fault::Full, &PLACES);
-}
-
-#[test]
-fn two_lives_with_read_only_folders() {
-    needs!(mounts);
-    two_lives(Fault::ReadOnly, &PLACES);
+    two_lives(Fault::Full);
 }
 
 #[test]
 fn two_lives_with_folders_that_are_gone() {
     needs!(mounts);
-    two_lives(Fault::Gone, &PLACES);
+    two_lives(Fault::Gone);
 }
 
-/// The run folder is in memory, and the links are too: no disk of theirs can hang.
-#[test]
-fn two_lives_with_a_log_that_hangs() {
-    needs!(mounts);
-    let places = [Place::Log, Place::State];
-    two_lives(Fault::Hanging, &places[..either(1, 2)]);
-}
-
-#[test]
-fn two_lives_with_a_page_of_metrics_that_hangs() {
-    needs!(mounts);
-    two_lives(Fault::Hanging, &[Place::Metrics]);
-}
-
-fn incident(fault: Fault, places: &[Place]) {
-    /// A heal gets a part of the deadline for pods, and other tests keep the machine busy.
-    const TIME_TO_HEAL: u64 = 10;
-    for place in places {
+fn incident(fault: Fault) {
+    for place in PLACES {
         let node = Node::new();
-        let mut trouble = Trouble::ready(&node, &place.folder(&node), fault);
-        if *place != Place::Metrics {
-            std::fs::create_dir_all(Place::Metrics.folder(&node)).unwrap();
-        }
-        let configuration = configuration(&node, fault, TIME_TO_HEAL);
+        let trouble = Trouble::ready(&place.folder(&node), fault);
+        fs::create_dir_all(Place::Metrics.folder(&node)).unwrap();
         let Scene { node, volume, pod, mut container } =
-            scene().on(&node).configured(&configuration).start();
+            scene().on(&node).configured(&configuration(&node)).start();
         let is_needed = place.is_needed_in_the_incident();
 
         trouble.begin();
-        let answer = Running::start(node.command(volume.unstage())).answer(ANSWERED);
-        let answer = answer.expect("the process did not end");
-        let message = answer.json["message"].as_str().unwrap_or_default();
+        let message = node.fails(volume.unstage());
         let folder = place.folder(&node);
         let is_about_it = is_needed && message.contains(folder.to_str().unwrap());
-        assert_eq!(answer.json["status"], "Failure", "{fault:?} {place:?}: {}", answer.text);
         // Without the run folder the pod's name is forgotten, and not the pod.
         let is_named = message.contains("orders-0") || message.contains(pod.uid());
         assert!(is_named || is_about_it, "{fault:?} {place:?}: {message}");
@@ -185,13 +183,13 @@ fn incident(fault: Fault, places: &[Place]) {
         container.must_write_on(3);
         trouble.end();
 
-        if *place == Place::Links {
+        if place == Place::Links {
             // As udev would: the link comes back.
             node.must(volume.attach());
         }
         pull(&volume, &mut container);
         trouble.begin();
-        if is_done(&node, &volume.attach(), *place, is_needed).is_some() && !is_needed {
+        if done(&node, &volume.attach(), place, is_needed).is_some() && !is_needed {
             goes_on(&mut container, 3);
         }
         trouble.end();
@@ -209,23 +207,11 @@ fn incident(fault: Fault, places: &[Place]) {
 #[test]
 fn the_incident_with_full_folders() {
     needs!(pods);
-    incident(Fault::Full, &PLACES);
-}
-
-#[test]
-fn the_incident_with_read_only_folders() {
-    needs!(pods);
-    incident(Fault::ReadOnly, &PLACES);
+    incident(Fault::Full);
 }
 
 #[test]
 fn the_incident_with_folders_that_are_gone() {
     needs!(pods);
-    incident(Fault::Gone, &PLACES);
-}
-
-#[test]
-fn the_incident_with_folders_that_hang() {
-    needs!(pods);
-    incident(Fault::Hanging, &[Place::State, Place::Log, Place::Metrics]);
+    incident(Fault::Gone);
 }

@@ -1,8 +1,7 @@
 //! Each call with little more memory than a process of ours needs to say anything at all.
 
-use super::{LIFE, Step, either};
+use super::{LIFE, either, keeps_data};
 use crate::checks::{layers_at, nothing_is_left};
-use crate::files;
 use crate::support::{DISK, Node, spawn};
 use crate::volume::{POD, Volume};
 use std::io::Read;
@@ -63,14 +62,7 @@ fn each_call_with_little_memory_is_true_or_fails() {
                 assert!(layers_at(&volume.global()) < 2 && layers_at(&volume.pod(POD)) < 2);
             }
             step.is_true(&volume, &node.must(&call));
-            let data = volume.pod(POD).join("data");
-            match (step, life) {
-                (Step::Publish, 0) => files::write_synced(&data, b"kept"),
-                (Step::Publish, _) => assert_eq!(files::read(&data).unwrap(), b"kept"),
-                (Step::Unpublish, _) => std::fs::remove_dir(volume.pod(POD)).unwrap(),
-                (Step::Unstage, _) => std::fs::remove_dir(volume.global()).unwrap(),
-                _ => {}
-            }
+            keeps_data(&volume, step, life);
         }
     }
     assert!(failures > 0, "there was memory enough for all: nothing was shown");

@@ -80,6 +80,19 @@ impl Step {
     }
 }
 
+/// What a pod wrote in the first life is there in the second; kubelet removes its folders.
+#[track_caller]
+fn keeps_data(volume: &Volume, step: Step, life: usize) {
+    let data = volume.pod(POD).join("data");
+    match (step, life) {
+        (Step::Publish, 0) => files::write_synced(&data, b"kept"),
+        (Step::Publish, _) => assert_eq!(files::read(&data).unwrap(), b"kept"),
+        (Step::Unpublish, _) => std::fs::remove_dir(volume.pod(POD)).unwrap(),
+        (Step::Unstage, _) => std::fs::remove_dir(volume.global()).unwrap(),
+        _ => {}
+    }
+}
+
 fn stands_on_its_disk(volume: &Volume) -> bool {
     let disks = loop_devices_below(&volume.image());
     let letter = disks[0].file_name().expect("a name").to_string_lossy().into_owned();
