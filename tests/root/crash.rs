@@ -4,12 +4,10 @@ use crate::checks::{eventually, layers_at, mounts_like, nothing_is_left};
 use crate::files;
 use crate::support::{Answer, Node, spawn};
 use crate::volume::{Call, POD, Volume, make_folder};
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{PipeReader, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::Child;
 
 /// Every step of a life, by call; the last ones only with a blank disk.
@@ -46,81 +44,6 @@ const STEPS: &[(&str, &str)] = &[
     ("mountdevice", "stage.format.done"),
 ];
 const ONLY_BLANK: usize = 4;
-
-/// Steps that no ordinary life comes to: `expand`, `pull` and `letting_go` have their tests.
-const ELSEWHERE: [&str; 34] = [
-    // In a thread that may ask the kernel for nothing: `attacks` makes it panic.
-    "filesystems.judge",
-    // Only of a verb in a container, which enters its node.
-    "hold-kubelet",
-    // Only of a file system that asks for a check.
-    "filesystems.check.begun",
-    "heal.attached",
-    "heal.checked",
-    "heal.detached",
-    "heal.intended",
-    "heal.drawn",
-    "heal.left",
-    "heal.tuck.sent",
-    "heal.tuck.shared",
-    "heal.mounted",
-    "heal.own",
-    "heal.namespace",
-    "format.intent",
-    "format.wiped",
-    "expand.requested",
-    "expand.sized",
-    "local.pull.shut-down",
-    "local.pull.let-go",
-    "local.pull.copied",
-    // Only against a cloud with servers, and on kernels without the newer mount calls.
-    "takeover.requested",
-    "mounts.bound",
-    // Only where kubelet has forgotten a volume.
-    "forgotten.unmounted",
-    // Only where copies in other namespaces stay.
-    "mounts.renewing",
-    // Only where another call works on the volume.
-    "locks.waits",
-    "guard.looked",
-    // Only with a cloud that keeps marks.
-    "mark.asked",
-    "mark.left",
-    // In virtual machines alone, for it takes device mapper.
-    "map.created",
-    "map.loaded",
-    "map.held",
-    "map.suspended",
-    // After the answer, for verbs too.
-    "worker.said",
-];
-
-#[test]
-fn no_step_of_the_driver_is_left_out() {
-    let named = collect_names("failpoints::step(\"");
-    let struck = STEPS.iter().map(|(_, step)| *step).chain(ELSEWHERE).map(str::to_owned);
-    assert_eq!(named, struck.collect());
-}
-
-/// Every name that the driver's sources give behind this opening.
-pub fn collect_names(opening: &str) -> BTreeSet<String> {
-    let mut named = BTreeSet::new();
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    collect_below(&sources, opening, &mut named);
-    named
-}
-
-fn collect_below(folder: &Path, opening: &str, into: &mut BTreeSet<String>) {
-    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        if path.is_dir() {
-            collect_below(&path, opening, into);
-            continue;
-        }
-        let text = files::read_to_string(path).unwrap();
-        let names = text.split(opening).skip(1).filter_map(|rest| rest.split('"').next());
-        into.extend(names.map(str::to_owned));
-    }
-}
 
 /// Calls, and the process ends at the step as if by `kill -9`.
 #[track_caller]
@@ -194,6 +117,8 @@ fn live(volume: &Volume, (word, step): (&str, &str), strike: Strike) {
         }
         node.must(&call);
         match call[0].as_str() {
+            // kubelet and people know the disk by it.
+            "attach" => assert!(fs::canonicalize(volume.link()).is_ok(), "no link after {step}"),
             "mountdevice" => assert_eq!(layers_at(&volume.global()), 1),
             "mount" => {
                 assert_eq!(layers_at(&volume.pod(POD)), 1);
@@ -211,59 +136,27 @@ fn live(volume: &Volume, (word, step): (&str, &str), strike: Strike) {
     nothing_is_left(node, &[volume]);
 }
 
-fn strike_everywhere(strike: Strike, fs_type: &'static str, size: &str, words: &[&str]) {
-    let steps = STEPS.iter().enumerate().filter(|(_, (word, _))| words.contains(word));
-    for (index, step) in steps {
-        let (_, volume) = Volume::on_a_node(fs_type, size);
-        live(&volume, *step, strike);
-        // And once more, now with data.
-        if index < STEPS.len() - ONLY_BLANK {
+fn strike_everywhere(strike: Strike, lives: usize) {
+    for (index, step) in STEPS.iter().enumerate() {
+        let (_, volume) = Volume::on_a_node("ext4", "16M");
+        // After the first life it has data.
+        let lives = if index < STEPS.len() - ONLY_BLANK { lives } else { 1 };
+        for _ in 0..lives {
             live(&volume, *step, strike);
         }
     }
 }
 
-const CLOUD_CALLS: [&str; 4] = ["attach", "isattached", "waitforattach", "detach"];
-const MOUNT_CALLS: [&str; 4] = ["mountdevice", "mount", "unmount", "unmountdevice"];
-
 #[test]
-fn cloud_calls_that_were_killed_are_finished_by_the_same_call() {
+fn calls_that_were_killed_are_finished_by_the_same_call() {
     needs!(mounts, seams);
-    strike_everywhere(kill_at, "ext4", "16M", &CLOUD_CALLS);
-}
-
-#[test]
-fn mount_calls_that_were_killed_are_finished_by_the_same_call() {
-    needs!(mounts, seams);
-    strike_everywhere(kill_at, "ext4", "16M", &MOUNT_CALLS);
-}
-
-#[test]
-fn xfs_mounts_that_were_killed_are_finished_by_the_same_call() {
-    needs!(mounts, seams);
-    strike_everywhere(kill_at, "xfs", "320M", &["mountdevice"]);
+    strike_everywhere(kill_at, 2);
 }
 
 #[test]
 fn calls_that_panic_answer_failure_and_are_finished_by_the_same_call() {
     needs!(mounts, seams);
-    strike_everywhere(panic_at, "ext4", "16M", &CLOUD_CALLS);
-    strike_everywhere(panic_at, "ext4", "16M", &MOUNT_CALLS);
-}
-
-/// attach killed between the loop device and its link: kubelet and people know the disk by that.
-#[test]
-fn the_link_is_there_after_an_attach_that_was_killed() {
-    needs!(mounts, seams);
-    for (_, step) in STEPS.iter().filter(|(word, _)| *word == "attach") {
-        let (node, volume) = Volume::on_a_node("ext4", "16M");
-        kill_at(&node, &volume.attach(), step);
-        let device = node.must(volume.attach())["device"].as_str().unwrap().to_owned();
-        assert!(fs::canonicalize(&device).is_ok(), "{device} is missing, killed at {step}");
-        assert_eq!(node.must(volume.wait(&device))["device"], device, "killed at {step}");
-        node.must(volume.detach());
-        nothing_is_left(&node, &[&volume]);
-    }
+    strike_everywhere(panic_at, 1);
 }
 
 /// A `mount` killed before its bind is read-only must not leave the pod more than it asked for.

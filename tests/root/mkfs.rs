@@ -1,109 +1,34 @@
 //! A first mkfs is interrupted: what it left is never formatted without a person.
 
-use crate::checks::{digest, layers_at, nothing_is_left};
+use crate::checks::{digest, eventually, layers_at, nothing_is_left};
 use crate::crash::kill_at;
 use crate::files;
-use crate::holders::{must_end, state_of};
+use crate::holders::must_end;
+use crate::stub::Stub;
 use crate::support::tracer::{self, Fate};
 use crate::support::{Answer, Node, output_of, spawn};
 use crate::volume::{Volume, make_folder};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, OpenOptions};
-use std::io::PipeReader;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::time::Duration;
+use std::process::Command;
 
-/// Large enough that mkfs takes some milliseconds; sparse.
-const SIZE: &str = "64G";
-
-/// A `mountdevice` whose mkfs stands still.
-#[derive(Debug)]
-struct Caught {
-    call: Child,
-    output: PipeReader,
-    mkfs: Pid,
-}
-
-impl Caught {
-    /// The call is killed; its mkfs dies with it.
-    fn kill(mut self) {
-        self.call.kill().unwrap();
-        self.call.wait().unwrap();
-        must_end(self.mkfs);
-    }
-}
-
-/// Catches the mkfs of a new volume where `is_there` says so. The window may be missed: then
-/// another volume is tried.
-fn catch(
-    node: &Node,
-    fs_type: &'static str,
-    is_there: impl Fn(&Volume) -> bool,
-) -> (Volume, Caught) {
-    for _ in 0..100 {
-        let volume = Volume::create(node, fs_type, SIZE);
+/// A volume whose mkfs.xfs was killed after it had begun: it writes a mark first and takes it away last.
+fn half_an_xfs(node: &Node) -> Volume {
+    for number in 1..20 {
+        let volume = Volume::create(node, "xfs", "320M");
         node.must(volume.attach());
         make_folder(&volume.global());
-        let (call, output) = spawn(node.command(volume.stage()));
-        if let Some(mkfs) = stop_mkfs(&volume, &call, &is_there) {
-            return (volume, Caught { call, output, mkfs });
+        assert!(kill_at_write(&volume, "xfs", number), "mkfs.xfs has no write {number}");
+        let head: [u8; 512] = files::head(&volume.image());
+        if head.starts_with(b"XFSB") && head[126] == 1 {
+            return volume;
         }
-        let answer = Answer::finish(call, output);
-        assert_eq!(answer.json["status"], "Success", "{}", answer.text);
         volume.take_away();
-        fs::remove_file(volume.image()).unwrap();
     }
-    panic!("no mkfs.{fs_type} was caught");
-}
-
-fn stop_mkfs(volume: &Volume, call: &Child, is_there: impl Fn(&Volume) -> bool) -> Option<Pid> {
-    let caller = Pid::from_raw(i32::try_from(call.id()).unwrap());
-    let has_ended = || state_of(caller) == Some('Z');
-    wait_for_intent(volume, has_ended);
-    let mkfs = loop {
-        if let Some(mkfs) = mkfs_of(volume) {
-            break mkfs;
-        }
-        if has_ended() {
-            return None;
-        }
-    };
-    loop {
-        kill(mkfs, Signal::SIGSTOP).ok()?;
-        // Only a stopped process leaves what we look at as it is.
-        while state_of(mkfs)? != 'T' {
-            if state_of(mkfs)? == 'Z' {
-                return None;
-            }
-        }
-        if is_there(volume) {
-            return Some(mkfs);
-        }
-        kill(mkfs, Signal::SIGCONT).ok()?;
-        std::thread::sleep(Duration::from_micros(50));
-    }
-}
-
-/// The process that makes the file system of this volume.
-fn mkfs_of(volume: &Volume) -> Option<Pid> {
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.find(|pid: &i32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line);
-        line.split('\0').next().is_some_and(|program| program.contains("/mkfs."))
-            && line.contains(&volume.id)
-    })
-    .map(Pid::from_raw)
-}
-
-/// mkfs.xfs writes this mark first and takes it away last.
-fn is_half_an_xfs(volume: &Volume) -> bool {
-    let head: [u8; 512] = files::head(&volume.image());
-    head.starts_with(b"XFSB") && head[126] == 1
+    panic!("mkfs.xfs leaves no mark");
 }
 
 /// What a refusal and `disk format VOLUME` say of a disk whose mkfs was interrupted.
@@ -128,10 +53,9 @@ pub fn goes_on_or_is_given_up(volume: &Volume) -> bool {
 
 #[test]
 fn an_interrupted_mkfs_is_refused_until_a_person_decides() {
-    needs!(mounts);
+    needs!(mounts, tracer);
     let node = Node::new();
-    let (volume, caught) = catch(&node, "xfs", is_half_an_xfs);
-    caught.kill();
+    let volume = half_an_xfs(&node);
     assert!(!volume.record()["formatting"].is_null(), "the intent is written before");
     let before = digest(&volume.image());
     for wish in ["xfs", "ext4", ""] {
@@ -152,10 +76,9 @@ fn an_interrupted_mkfs_is_refused_until_a_person_decides() {
 /// It may have been elsewhere meanwhile: whose bytes those are is unknown.
 #[test]
 fn a_half_made_file_system_that_left_and_came_back_is_refused() {
-    needs!(mounts);
+    needs!(mounts, tracer);
     let node = Node::new();
-    let (volume, caught) = catch(&node, "xfs", is_half_an_xfs);
-    caught.kill();
+    let volume = half_an_xfs(&node);
     node.must(volume.detach());
     let before = digest(&volume.image());
     node.must(volume.attach());
@@ -172,10 +95,9 @@ fn a_half_made_file_system_that_left_and_came_back_is_refused() {
 /// The same with the record of the begun format still there, as when only the disk was pulled.
 #[test]
 fn a_half_made_file_system_on_another_plug_in_is_refused_whatever_is_remembered() {
-    needs!(mounts);
+    needs!(mounts, tracer);
     let node = Node::new();
-    let (volume, caught) = catch(&node, "xfs", is_half_an_xfs);
-    caught.kill();
+    let volume = half_an_xfs(&node);
     node.verb(&["local", "yank", &volume.id]).unwrap();
     let before = digest(&volume.image());
     node.must(volume.attach());
@@ -190,97 +112,28 @@ fn a_half_made_file_system_on_another_plug_in_is_refused_whatever_is_remembered(
 #[test]
 fn sigterm_during_mkfs_is_answered_and_ends_mkfs() {
     needs!(mounts);
-    for fs_type in ["ext4", "xfs"] {
-        let node = Node::new();
-        let (volume, Caught { call, output, mkfs }) = catch(&node, fs_type, |_| true);
-        kill(Pid::from_raw(i32::try_from(call.id()).unwrap()), Signal::SIGTERM).unwrap();
-        // mkfs stands still for ever: only the call's own end can end it.
-        let answer = Answer::finish(call, output);
-        assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
-        assert!(answer.text.contains("SIGTERM"), "{}", answer.text);
-        must_end(mkfs);
-        assert_eq!(mkfs_of(&volume), None, "a mkfs is left");
-        goes_on_or_is_given_up(&volume);
-        volume.ends();
-        volume.must_be_sound();
-    }
-}
-
-/// How many moments of a format are struck; with `MKFS_KILLS=1` more.
-fn points() -> u32 {
-    if std::env::var_os("MKFS_KILLS").is_some() { 40 } else { 8 }
-}
-
-/// Kills a `mountdevice` so long after its start; says whether it had not ended by then.
-fn kill_after(volume: &Volume, delay: Duration) -> bool {
-    let (call, _output) = spawn(volume.node.command(volume.stage()));
-    kill_later(call, delay)
-}
-
-/// The same after the moment in which the disk was read and mkfs begins.
-fn kill_format_after(volume: &Volume, delay: Duration) -> bool {
-    let (mut call, _output) = spawn(volume.node.command(volume.stage()));
-    wait_for_intent(volume, || call.try_wait().unwrap().is_some());
-    kill_later(call, delay)
-}
-
-fn wait_for_intent(volume: &Volume, mut has_ended: impl FnMut() -> bool) {
-    let is_intended = || {
-        let record = fs::read_to_string(volume.record_path()).unwrap_or_default();
-        record.contains("\"formatting\": {")
-    };
-    while !is_intended() && !has_ended() {
-        std::thread::sleep(Duration::from_micros(100));
-    }
-}
-
-fn kill_later(mut call: Child, delay: Duration) -> bool {
-    std::thread::sleep(delay);
-    let is_running = call.try_wait().unwrap().is_none();
-    call.kill().unwrap();
-    call.wait().unwrap();
-    is_running
-}
-
-#[test]
-fn a_format_killed_at_any_moment_goes_on_or_is_given_up() {
-    needs!(mounts);
-    for (fs_type, size) in [("ext4", "64M"), ("xfs", "16G"), ("btrfs", "128M")] {
-        killed_at_any_moment(fs_type, size);
-    }
-}
-
-fn killed_at_any_moment(fs_type: &'static str, size: &str) {
-    let points = points();
-    let node = Node::new();
-    // The shortest of three: a machine that is busy for a moment would put the kills behind the end.
-    let measured = (0..3).map(|_| {
-        let volume = Volume::create(&node, fs_type, size);
-        node.must(volume.attach());
-        make_folder(&volume.global());
-        let (mut call, output) = spawn(node.command(volume.stage()));
-        wait_for_intent(&volume, || call.try_wait().unwrap().is_some());
-        let begin = std::time::Instant::now();
-        let answer = Answer::finish(call, output);
-        let whole = begin.elapsed();
-        assert_eq!(answer.json["status"], "Success", "{}", answer.text);
-        volume.take_away();
-        whole
+    let (node, volume) = Volume::on_a_node("ext4", "64M");
+    node.must(volume.attach());
+    make_folder(&volume.global());
+    let number = node.base().join("pid");
+    // Only the end of the call can end it.
+    let script = format!("echo $$ >'{}'; exec sleep 600", number.display());
+    let stub = Stub::over("/usr/sbin/mkfs.ext4", &node.base(), &script);
+    let (call, output) = spawn(node.command(volume.stage()));
+    let mut mkfs = None;
+    eventually("mkfs runs", || {
+        mkfs = fs::read_to_string(&number).unwrap_or_default().trim().parse().ok();
+        mkfs.is_some()
     });
-    let whole = measured.min().unwrap();
-    let mut struck = 0;
-    for point in 0..points {
-        let volume = Volume::create(&node, fs_type, size);
-        node.must(volume.attach());
-        make_folder(&volume.global());
-        struck += u32::from(kill_format_after(&volume, whole * point / points));
-        goes_on_or_is_given_up(&volume);
-        files::write_synced(&volume.global().join("f"), b"works");
-        volume.ends();
-        volume.must_be_sound();
-        fs::remove_file(volume.image()).unwrap();
-    }
-    assert!(struck >= points / 4, "only {struck} calls of {fs_type} were killed in time");
+    kill(Pid::from_raw(i32::try_from(call.id()).unwrap()), Signal::SIGTERM).unwrap();
+    let answer = Answer::finish(call, output);
+    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
+    assert!(answer.text.contains("SIGTERM"), "{}", answer.text);
+    must_end(Pid::from_raw(mkfs.unwrap()));
+    drop(stub);
+    goes_on_or_is_given_up(&volume);
+    volume.ends();
+    volume.must_be_sound();
 }
 
 /// A `mountdevice` whose mkfs is killed at its n-th write; whether it came so far.
@@ -298,7 +151,7 @@ pub fn kill_at_write(volume: &Volume, fs_type: &str, number: usize) -> bool {
 #[test]
 fn a_mkfs_killed_at_its_writes_is_overwritten_by_a_person_alone() {
     needs!(mounts, tracer);
-    for (fs_type, size) in [("ext4", "64M"), ("ext3", "64M"), ("xfs", "320M"), ("btrfs", "128M")] {
+    for (fs_type, size) in [("ext4", "64M"), ("xfs", "320M"), ("btrfs", "128M")] {
         killed_at_its_writes(fs_type, size);
     }
 }
@@ -409,21 +262,4 @@ fn a_file_system_that_was_finished_and_filled_is_mounted() {
     assert_eq!(files::read(volume.global().join("orders")).unwrap(), b"kept");
     volume.ends();
     volume.must_be_sound();
-}
-
-#[test]
-fn a_disk_with_data_is_refused_after_a_kill_at_any_moment() {
-    needs!(mounts);
-    let (node, volume) = Volume::on_a_node("ext4", "16G");
-    files::write_at(&volume.image(), 9_999_999, b"another's");
-    let before = digest(&volume.image());
-    node.must(volume.attach());
-    make_folder(&volume.global());
-    for point in 0..20 {
-        kill_after(&volume, Duration::from_millis(1) * point);
-        let message = node.fails(volume.stage());
-        assert!(message.contains("offset 9999999"), "{message}");
-        assert_eq!(digest(&volume.image()), before, "point {point}");
-    }
-    volume.ends();
 }
