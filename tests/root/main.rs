@@ -36,7 +36,6 @@ mod crash;
 mod current_kubelet;
 mod exclusive_open;
 mod expand;
-mod failing_disk;
 mod flush_first;
 mod followers;
 mod foreign;

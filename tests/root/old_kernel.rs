@@ -10,7 +10,6 @@ use crate::scene::scene;
 use crate::support::old_kernel::on_an_old_kernel;
 use crate::support::{Answer, Node, output_of};
 use crate::volume::{Call, POD, Volume, make_folder};
-use std::process::Command;
 
 #[track_caller]
 fn must(node: &Node, call: &Call) {
@@ -23,27 +22,6 @@ fn told(node: &Node, words: &[&str]) -> String {
     let output = output_of(&mut on_an_old_kernel(node.command(words)));
     let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// The filter is one: a program that asks for what came later is told that there is no such call.
-#[test]
-fn a_later_call_is_unknown_there() {
-    needs!(mounts);
-    // renameat2(2) of Linux 3.15, and O_TMPFILE.
-    let script = "import ctypes, os, sys\nc = ctypes.CDLL(None, use_errno=True)\n\
-        r = c.syscall(316, -100, b'/a', -100, b'/b', 0)\nprint(r, ctypes.get_errno())\n\
-        try:\n os.open('/tmp', os.O_TMPFILE | os.O_RDWR)\nexcept OSError as e: print(e.errno)";
-    if !cfg!(target_arch = "x86_64") {
-        return;
-    }
-    let mut command = Command::new("python3");
-    command.args(["-c", script]);
-    let Ok(plain) = command.output() else { return };
-    assert_eq!(String::from_utf8_lossy(&plain.stdout), "-1 2\n");
-    let mut command = Command::new("python3");
-    command.args(["-c", script]);
-    let output = output_of(&mut on_an_old_kernel(command));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "-1 38\n21\n");
 }
 
 #[test]

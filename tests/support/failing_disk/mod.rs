@@ -92,17 +92,11 @@ impl FailingDisk {
         self.order(|orders| orders.bad_writes.push(range));
     }
 
-    /// Flushes answer EIO.
-    pub fn fail_flushes(&self) {
-        self.order(|orders| orders.bad_flushes = true);
-    }
-
     /// No fault is left; what hangs or waits still does.
     pub fn heal(&self) {
         self.order(|orders| {
             orders.bad_reads.clear();
             orders.bad_writes.clear();
-            orders.bad_flushes = false;
         });
     }
 

@@ -27,7 +27,6 @@ pub struct Counts {
 pub struct Orders {
     pub bad_reads: Vec<Range<u64>>,
     pub bad_writes: Vec<Range<u64>>,
-    pub bad_flushes: bool,
     pub hangs_until: Option<Instant>,
     pub delay: Duration,
     /// The server shall go.
@@ -164,7 +163,6 @@ impl Server {
                 let mode = FallocateFlags::from_bits_retain(mode);
                 fallocate(&self.file, mode, from, count).map(|()| Vec::new())
             }
-            Wish::Flush if self.orders().bad_flushes => Err(Errno::EIO),
             Wish::Flush => {
                 self.file.sync_data().map(|()| Vec::new()).map_err(|error| errno(&error))
             }
