@@ -71,17 +71,6 @@ fn a_lost_superblock_with_a_backup_is_data() {
 }
 
 #[test]
-fn a_file_system_that_is_not_ours_is_refused() {
-    needs!(mounts);
-    let ext2 = |image: &Path| drop(run("mkfs.ext2", &["-q", image.to_str().unwrap()]));
-    refused("16M", ext2, ANY, "ext2");
-    refused("16M", |image| files::write_at(image, 0x1_0040, b"_BHRfS_M"), ANY, "btrfs");
-    refused("16M", |image| files::write_at(image, 4096, b"\xfc\x4e\x2b\xa9"), ANY, "Linux RAID");
-    refused("16M", |image| files::write_at(image, 0, b"LUKS\xba\xbe"), ANY, "LUKS");
-    refused("16M", |image| files::write_at(image, 512, b"LABELONE"), ANY, "LVM");
-}
-
-#[test]
 fn another_file_system_than_asked_for_is_refused() {
     needs!(mounts);
     let mkfs = |kind: &'static str| {

@@ -22,12 +22,6 @@ images! {
          --luks2-keyslots-size 256k --pbkdf pbkdf2 --pbkdf-force-iterations 1000 \
          --header disk data -",
     );
-    luks_1_of_qemu: made(
-        32,
-        "crypto_LUKS",
-        "qemu-img create -q -f luks --object secret,id=key,data=secret \
-         -o key-secret=key,iter-time=10 out 8M && put out",
-    );
     verity: made(16, "DM_verity_hash", "truncate -s 16M data && veritysetup format data disk");
     // Without a header: nothing but noise.
     plain_dm_crypt_or_truecrypt: made(16, "", "head -c 512K /dev/urandom >out && put out");

@@ -38,18 +38,11 @@ pub struct Image {
     size: u64,
     /// What blkid calls it, as type or as partition table; empty where it has no name for it.
     shows: &'static str,
-    maker: Maker,
+    /// A line for the shell.
+    maker: &'static str,
     mount: Mount,
     blank: &'static [Variant],
     is_grabbed_by_udev: bool,
-}
-
-#[derive(Debug)]
-enum Maker {
-    /// A line for the shell.
-    Line(&'static str),
-    /// Bytes that the test writes.
-    Hand(fn(&Path)),
 }
 
 /// Whether the driver may mount the image, for it is what was asked for.
@@ -63,16 +56,7 @@ pub enum Mount {
 }
 
 /// An image that a tool makes.
-pub fn made(mib: u64, shows: &'static str, line: &'static str) -> Image {
-    image(mib, shows, Maker::Line(line))
-}
-
-/// An image that no tool makes here: bytes as their format's description has them.
-pub fn by_hand(mib: u64, shows: &'static str, write: fn(&Path)) -> Image {
-    image(mib, shows, Maker::Hand(write))
-}
-
-fn image(mib: u64, shows: &'static str, maker: Maker) -> Image {
+pub fn made(mib: u64, shows: &'static str, maker: &'static str) -> Image {
     Image {
         size: mib << 20,
         shows,
@@ -118,10 +102,7 @@ impl Image {
         fs::create_dir_all(folder.join("tree")).unwrap();
         let disk = folder.join("disk");
         with_files(|| File::create(&disk).unwrap().set_len(self.size).unwrap());
-        match self.maker {
-            Maker::Hand(write) => write(&disk),
-            Maker::Line(line) => run_line(line, folder)?,
-        }
+        run_line(self.maker, folder)?;
         self.must_be_what_it_says(&disk);
         Ok(disk)
     }

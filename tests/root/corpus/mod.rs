@@ -7,8 +7,8 @@
 //! name: made(size in MiB, what blkid calls it, the shell line of its maker)
 //! ```
 //!
-//! and `image.rs` says what such a line finds. What no tool makes without the kernel's help stands
-//! in `by_hand.rs` and `raid.rs`, from bytes, and is on top of what tools made.
+//! and `image.rs` says what such a line finds. The marks of what no tool makes without the kernel's help are in the
+//! unit tests of `model::disk::contents`.
 
 mod image;
 pub mod trial;
@@ -32,7 +32,6 @@ macro_rules! images {
 
 mod bad_sectors;
 mod btrfs;
-mod by_hand;
 mod encrypted;
 mod ext;
 mod foreign;
@@ -40,7 +39,6 @@ mod linux;
 mod loose;
 mod packed;
 mod partitions;
-mod raid;
 mod volumes;
 mod xfs;
 

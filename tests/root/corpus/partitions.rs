@@ -9,24 +9,12 @@ images! {
     mbr_without_partitions: made(16, "dos", "echo 'label: dos' | sfdisk -q disk")
         .blank_when(&[WithoutFirstSector, WithoutFirstPage]);
     gpt: made(16, "gpt", "echo 'start=2048' | sfdisk -q --label gpt disk");
-    gpt_of_sgdisk: made(16, "gpt", "sgdisk -n 1 disk");
     gpt_hybrid: made(16, "gpt", "sgdisk -n 1 -h 1 disk");
-    gpt_of_parted: made(16, "gpt", "parted -s disk mklabel gpt mkpart p 1MiB 8MiB");
     sun: made(16, "sun", "echo 'label: sun' | sfdisk -q disk")
-        .blank_when(&[WithoutFirstSector, WithoutFirstPage]);
-    sgi: made(16, "sgi", "echo 'label: sgi' | sfdisk -q disk")
         .blank_when(&[WithoutFirstSector, WithoutFirstPage]);
     bsd: made(16, "", "parted -s disk mklabel bsd")
         .blank_when(&[WithoutFirstSector, WithoutFirstPage]);
     mac: made(16, "mac", "parted -s disk mklabel mac").blank_when(&[WithoutFirstPage]);
-    amiga: made(16, "", "parted -s disk mklabel amiga").blank_when(&[WithoutFirstPage]);
-    atari: made(16, "", "parted -s disk mklabel atari").blank_when(&[WithoutFirstPage]);
-    dvh: made(16, "sgi", "parted -s disk mklabel dvh")
-        .blank_when(&[WithoutFirstSector, WithoutFirstPage]);
-    pc98: made(16, "", "parted -s disk mklabel pc98")
-        .blank_when(&[WithoutFirstSector, WithoutFirstPage]);
-    parted_loop: made(16, "", "parted -s disk mklabel loop")
-        .blank_when(&[WithoutFirstSector, WithoutFirstPage]);
     // Only the copy at the end is left.
     gpt_without_its_beginning: made(
         16,

@@ -20,10 +20,6 @@ macro_rules! drbdmeta {
 
 images! {
     lvm_physical_volume: made(32, "LVM2_member", "on_loop pvcreate -q -y");
-    lvm_without_metadata: made(32, "LVM2_member", "on_loop pvcreate -q -y --metadatacopies 0")
-        .blank_when(&[Variant::WithoutFirstPage]);
-    lvm_with_metadata_at_both_ends:
-        made(32, "LVM2_member", "on_loop pvcreate -q -y --pvmetadatacopies 2");
     // Nothing about it is kept in /etc, no driver is asked, nothing activates it.
     lvm_volume_group: made(
         32,
@@ -36,11 +32,8 @@ images! {
          }
          on_loop set_up",
     ).grabbed_by_udev();
-    drbd_8: made(64, "drbd", drbdmeta!(7771, "v08 disk internal create-md"))
-        .blank_when(&[Variant::FirstHalf]);
     drbd_9: made(64, "drbd", drbdmeta!(7772, "v09 disk internal create-md 3"))
         .blank_when(&[Variant::FirstHalf]);
-    drbd_metadata_of_another_disk: made(256, "", drbdmeta!(7773, "v08 disk 0 create-md"));
     /// The file system on a DRBD disk begins where the disk begins: mounted beside DRBD, the two
     /// copies drift apart.
     drbd_with_an_ext4: made(
@@ -56,19 +49,5 @@ images! {
         "echo '<superblock uuid=\"\" time=\"0\" transaction=\"1\" flags=\"0\" version=\"2\"
             data_block_size=\"128\" nr_data_blocks=\"100\"></superblock>' >xml &&
          thin_restore -q -i xml -o disk",
-    );
-    dm_cache_metadata: made(
-        16,
-        "",
-        "echo '<superblock uuid=\"\" block_size=\"128\" nr_cache_blocks=\"64\" policy=\"smq\"
-            hint_width=\"4\"><mappings></mappings></superblock>' >xml &&
-         cache_restore -q -i xml -o disk",
-    );
-    dm_era_metadata: made(
-        16,
-        "",
-        "echo '<superblock uuid=\"\" block_size=\"128\" nr_blocks=\"64\" current_era=\"1\">
-            <era_array></era_array></superblock>' >xml &&
-         era_restore -q -i xml -o disk",
     );
 }

@@ -8,18 +8,11 @@ use incloud_disk::model::disk::contents::FsType::Xfs;
 
 images! {
     xfs_plain: made(300, "xfs", "mkfs.xfs -q -p proto disk").mounts_as(Xfs);
-    xfs_1k: made(300, "xfs", "mkfs.xfs -q -b size=1024 -p proto disk").mounts_as(Xfs);
     // Larger blocks than pages are a new thing in the kernel.
     xfs_64k: made(320, "xfs", "mkfs.xfs -q -b size=65536 -p proto disk").may_mount_as(Xfs);
     xfs_with_sectors_of_4k:
         made(300, "xfs", "mkfs.xfs -q -s size=4096 -p proto disk").mounts_as(Xfs);
     xfs_without_crc: made(300, "xfs", "mkfs.xfs -q -m crc=0 -p proto disk").may_mount_as(Xfs);
-    xfs_512: made(300, "xfs", "mkfs.xfs -q -m crc=0 -b size=512 -p proto disk").may_mount_as(Xfs);
-    xfs_rmap: made(
-        300,
-        "xfs",
-        "mkfs.xfs -q -m rmapbt=1,inobtcount=1,bigtime=1 -p proto disk",
-    ).mounts_as(Xfs);
     // The mount needs the other disk: the driver cannot give it.
     xfs_with_a_log_elsewhere:
         made(300, "xfs", "truncate -s 64M log && mkfs.xfs -q -l logdev=log -p proto disk");
