@@ -33,26 +33,6 @@ impl Drop for Loop {
 }
 
 #[test]
-fn a_loop_device_on_a_file_is_told() {
-    needs!(mounts);
-    let node = Node::new();
-    let (volume, number) = mounted(&node, "ext4");
-    assert_eq!(users_of(number).kernel, []);
-    let file = volume.global().join("inner.img");
-    files::write_synced(&file, &vec![0; 1 << 20]);
-    let inner = Loop::on(&file);
-    let expected = KernelUse::Loop { device: inner.name(), file: file.clone() };
-    assert_eq!(users_of(number).kernel, [expected]);
-    // The file's name is gone, the file is not.
-    std::fs::remove_file(&file).unwrap();
-    let found = users_of(number).kernel;
-    assert!(matches!(&found[..], [KernelUse::Loop { device, .. }] if *device == inner.name()));
-    drop(inner);
-    eventually("it is gone", || users_of(number).kernel.is_empty());
-    volume.take_away();
-}
-
-#[test]
 fn a_loop_device_on_the_disk_is_told() {
     needs!(mounts);
     let (node, volume) = Volume::on_a_node("ext4", "16M");
@@ -107,19 +87,4 @@ fn a_swap_file_is_told() {
         assert_eq!(users_of(number).kernel, []);
     }
     volume.take_away();
-}
-
-#[test]
-fn a_swapping_disk_is_told() {
-    needs!(mounts);
-    let (node, volume) = Volume::on_a_node("ext4", "16M");
-    node.must(volume.attach());
-    let number = number_of(&volume.letter());
-    let disk = Path::new("/dev").join(volume.letter());
-    if let Some(swap) = Swap::on(&disk, "a_swapping_disk_is_told") {
-        assert_eq!(users_of(number).kernel, [KernelUse::Swap(disk)]);
-        drop(swap);
-        assert_eq!(users_of(number).kernel, []);
-    }
-    node.must(volume.detach());
 }

@@ -1,6 +1,5 @@
 //! Who uses a disk: each kind of holder by a real process, namespace or device.
 
-mod files;
 mod kernel;
 mod lack;
 mod namespaces;

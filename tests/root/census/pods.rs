@@ -3,7 +3,7 @@
 use super::census;
 use super::{mounted, told};
 use crate::support::Node;
-use crate::support::pods::{Naming, Order, Plan, Pod};
+use crate::support::pods::{Naming, Order, Pod};
 use incloud_disk::model::disk::device::DeviceNumber;
 use incloud_disk::model::ids::ConsumerId;
 use incloud_disk::model::mount::disk_users::{Answer, Holder, NamespaceId};
@@ -188,22 +188,6 @@ fn without_cgroup_trees_each_process_is_asked() {
     volume.take_away();
 }
 
-/// A pod that starts and dies all the time: at no moment a wrong answer.
-#[test]
-fn a_start_and_a_death_show_at_once() {
-    needs!(pods);
-    let node = Node::new();
-    let (volume, number) = mounted(&node, "ext4");
-    let pod = Pod::new(Naming::Cgroupfs);
-    for _ in 0..30 {
-        let container = pod.container_with(&volume.global());
-        assert_eq!(pids(pod.uid(), number), [container.pid()]);
-        container.die();
-        assert_eq!(holders(pod.uid(), number), []);
-    }
-    volume.take_away();
-}
-
 /// Processes that each start one and end: every list of them is old when it is read.
 #[test]
 fn a_pod_that_runs_away_is_never_told_dead() {
@@ -220,26 +204,5 @@ fn a_pod_that_runs_away_is_never_told_dead() {
     container.die();
     crate::checks::eventually("the last one saw the end", || pod.is_empty());
     assert_eq!(holders(pod.uid(), number), []);
-    volume.take_away();
-}
-
-/// A hundred containers are a matter of a moment, or no test would use them.
-#[test]
-fn many_containers_are_made_and_found() {
-    needs!(pods);
-    let node = Node::new();
-    let (volume, number) = mounted(&node, "ext4");
-    let pods: Vec<_> = (0..100).map(|n| Pod::new(Naming::ALL[n % 5])).collect();
-    let plan = |pod: &Pod| pod.container().seeing(&volume.global(), "/data");
-    let mut containers = Plan::start_all(pods.iter().map(plan));
-    for container in &mut containers {
-        container.write("/data/log", Duration::from_millis(10));
-    }
-    for (pod, container) in pods.iter().zip(&mut containers) {
-        assert_eq!(pids(pod.uid(), number), [container.pid()]);
-        let report = container.must_write_on(1);
-        assert_eq!((report.errors, report.file_systems), (0, vec![number.to_string()]));
-    }
-    drop(containers);
     volume.take_away();
 }
