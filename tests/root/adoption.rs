@@ -1,7 +1,7 @@
 //! Volumes that the predecessor mounted: by a letter, the disk itself at both of kubelet's folders,
 //! and nothing of it written down.
 
-use crate::checks::{number_of, only_mount_at, the_dead_disk_is_let_go};
+use crate::checks::{number_of, the_dead_disk_is_let_go};
 use crate::files;
 use crate::heal::{goes_on, pull, still_fails};
 use crate::holders::run;
@@ -98,26 +98,6 @@ fn a_mount_whose_disk_lives_is_adopted_guarded_and_unmounted() {
     assert!(message.contains(pod.uid()), "{message}");
     container.must_write_on(5);
     ends(&volume, &pod, container);
-}
-
-#[test]
-fn an_adopted_mount_is_healed_like_one_of_ours() {
-    needs!(pods);
-    for fs_type in ["ext4", "xfs"] {
-        let Scene { node, volume, pod, mut container } =
-            mounted_by_the_predecessor(Naming::Cgroupfs, fs_type);
-        node.verb(&["heal"]).unwrap();
-        for _ in 0..2 {
-            pull(&volume, &mut container);
-            node.must(volume.attach());
-            goes_on(&mut container, 5);
-            for place in [volume.global(), volume.pod(pod.uid())] {
-                assert_eq!(only_mount_at(&place).number, number_of(&volume.letter()));
-            }
-            the_dead_disk_is_let_go(&node);
-        }
-        ends(&volume, &pod, container);
-    }
 }
 
 #[test]
@@ -260,24 +240,6 @@ fn the_incident_is_healed_afterwards_by_a_persons_word() {
     ends(&volume, &pod, container);
 }
 
-/// Nothing was mounted anew yet: the dead mounts stand in kubelet's folders.
-#[test]
-fn dead_mounts_in_the_folders_are_told_with_the_command_that_heals_them() {
-    needs!(pods);
-    let Scene { node, volume, pod, mut container } =
-        mounted_by_the_predecessor(Naming::Cgroupfs, "ext4");
-    pull(&volume, &mut container);
-    let said = node.verb(&["heal"]).unwrap_err();
-    let command = format!("disk heal --adopt {}", volume.pv);
-    assert!(said.contains("not adopted") && said.contains(&command), "{said}");
-    node.must(volume.attach());
-    // An attach does not know whose they are.
-    still_fails(&mut container);
-    node.verb(&["heal", "--adopt", &volume.pv]).unwrap();
-    goes_on(&mut container, 5);
-    ends(&volume, &pod, container);
-}
-
 #[test]
 fn what_cannot_be_proven_is_not_adopted_at_a_persons_word_either() {
     needs!(pods);
@@ -310,14 +272,13 @@ fn what_cannot_be_proven_is_not_adopted_at_a_persons_word_either() {
     node.must(volume.detach());
 }
 
-/// kubelet calls no `mountdevice` for what it finds mounted. At 7ba4fed neither call took it into the records, so no
-/// later one could heal it.
+/// kubelet calls no `mountdevice` for what it finds mounted.
 #[test]
 fn each_call_that_heals_adopts_while_the_disk_lives() {
     needs!(pods);
-    for by in ["attach", "waitforattach", "heal"] {
+    for (by, fs_type) in [("attach", "ext4"), ("waitforattach", "ext4"), ("heal", "xfs")] {
         let Scene { node, volume, pod, mut container } =
-            mounted_by_the_predecessor(Naming::Systemd, "ext4");
+            mounted_by_the_predecessor(Naming::Systemd, fs_type);
         match by {
             "attach" => drop(node.must(volume.attach())),
             "waitforattach" => drop(node.must(volume.wait(""))),
@@ -340,7 +301,12 @@ fn a_heal_that_cannot_adopt_names_another_command_than_itself() {
     let Scene { node, volume, pod, mut container } =
         mounted_by_the_predecessor(Naming::Cgroupfs, "ext4");
     pull(&volume, &mut container);
+    let said = node.verb(&["heal"]).unwrap_err();
+    let command = format!("disk heal --adopt {}", volume.pv);
+    assert!(said.contains("not adopted") && said.contains(&command), "{said}");
     node.must(volume.attach());
+    // An attach does not know whose they are.
+    still_fails(&mut container);
     let adopt = format!("$ disk heal --adopt {}\n", volume.id);
     let told = node.verb(&["heal", &volume.pv]).unwrap_err();
     assert!(

@@ -2,11 +2,11 @@
 //! mount of its own in it. What comes to the machine's folder comes beneath that copy.
 
 use crate::checks::{nothing_is_left, number_of};
-use crate::heal::{folders_that_share, goes_on, pull, with_a_folder};
+use crate::heal::{folders_that_share, goes_on, heal_by, pull, with_a_folder};
 use crate::scene::{Scene, scene};
+use crate::support::Node;
 use crate::support::disks::{table_of, within};
 use crate::support::pods::Plan;
-use crate::support::{Answer, Node, spawn};
 use crate::switch::kinds::{essence, must_become_the_same, propagate, tmpfs};
 use crate::switch::methods;
 use incloud_disk::model::mount::replacement::Method;
@@ -18,7 +18,7 @@ use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 fn a_copy_with_a_mount_of_its_own_has_the_disk_once() {
     needs!(pods, seams);
     let methods = methods().into_iter().filter(|method| *method != Method::TuckByMount);
-    let steps = ["", "heal.own", "heal.tuck.shared", "heal.drawn", "heal.detached"];
+    let steps = ["", "heal.tuck.shared"];
     for (method, step) in methods.flat_map(|method| steps.map(|step| (method, step))) {
         let node = Node::new();
         let root = folders_that_share(&node);
@@ -33,16 +33,7 @@ fn a_copy_with_a_mount_of_its_own_has_the_disk_once() {
         let before = table_of(follower.pid());
         let was = number_of(&volume.letter());
         pull(&volume, &mut container);
-        let mut heal = node.command(volume.attach());
-        heal.env("INCLOUD_DISK_SWITCH", method.to_string());
-        if step.is_empty() {
-            assert_eq!(Answer::of(heal).json["status"], "Success");
-        } else {
-            heal.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
-            let (mut child, _output) = spawn(heal);
-            assert!(!child.wait().unwrap().success(), "it did not come to {step}");
-            node.must(volume.attach());
-        }
+        heal_by(&volume, method, step);
         goes_on(&mut container, 3);
         let after = table_of(follower.pid());
         let numbers = [was, number_of(&volume.letter())];
@@ -68,7 +59,7 @@ fn a_copy_with_a_mount_of_its_own_has_the_disk_once() {
 fn a_container_with_a_peer_and_a_follower_has_both_as_before() {
     needs!(pods, seams);
     let methods = methods().into_iter().filter(|method| *method != Method::TuckByMount);
-    let steps = ["", "heal.own", "heal.attached", "heal.detached"];
+    let steps = ["", "heal.attached"];
     for (method, step) in methods.flat_map(|method| steps.map(|step| (method, step))) {
         let node = Node::new();
         let root = folders_that_share(&node);
@@ -93,18 +84,8 @@ fn a_container_with_a_peer_and_a_follower_has_both_as_before() {
         let was = number_of(&volume.letter());
         assert_eq!(before.of(was).count(), 2);
         pull(&volume, &mut container);
-        let mut heal = node.command(volume.attach());
-        heal.env("INCLOUD_DISK_SWITCH", method.to_string());
-        if step.is_empty() {
-            let answer = Answer::of(heal);
-            assert_eq!(answer.json["status"], "Success", "{method}: {}", answer.json);
-            assert!(!node.log().contains("skipped"), "{method}: {}", node.log());
-        } else {
-            heal.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
-            let (mut child, _output) = spawn(heal);
-            assert!(!child.wait().unwrap().success(), "it did not come to {step}");
-            node.must(volume.attach());
-        }
+        heal_by(&volume, method, step);
+        assert!(!step.is_empty() || !node.log().contains("skipped"), "{method}: {}", node.log());
         goes_on(&mut container, 3);
         let numbers = [was, number_of(&volume.letter())];
         let now = || essence(&table_of(twice.pid()), &numbers);

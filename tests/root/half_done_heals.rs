@@ -53,21 +53,20 @@ fn note_an_error(volume: &Volume) {
 fn half_of_the_containers_are_switched_and_the_rest_follows() {
     needs!(pods, seams);
     let no_journal: &[&str] = &["mkfs.ext4", "-q", "-F", "-O", "^has_journal"];
-    for (fs_type, mkfs, has_error) in
-        [("ext4", no_journal, false), ("ext4", &[][..], true), ("xfs", &[][..], false)]
-    {
-        for step in ["heal.own", "heal.namespace", "heal.detached"] {
-            let what = format!("{fs_type} {mkfs:?} {step}");
-            let (node, volume, mut running) = scene().of(fs_type).made_by(mkfs).start_in(3);
-            pull(&volume, &mut running[0].1);
-            kill_at(&node, &volume.attach(), step);
-            if has_error {
-                note_an_error(&volume);
-            }
-            node.must(volume.attach());
-            all_go_on(&volume, &mut running, &what);
-            take_down(&volume, running);
+    for (fs_type, mkfs, step) in [
+        ("ext4", no_journal, "heal.own"),
+        ("ext4", &[][..], "heal.namespace"),
+        ("xfs", &[][..], "heal.detached"),
+    ] {
+        let (node, volume, mut running) = scene().of(fs_type).made_by(mkfs).start_in(3);
+        pull(&volume, &mut running[0].1);
+        kill_at(&node, &volume.attach(), step);
+        if fs_type == "ext4" && mkfs.is_empty() {
+            note_an_error(&volume);
         }
+        node.must(volume.attach());
+        all_go_on(&volume, &mut running, &format!("{fs_type} {mkfs:?} {step}"));
+        take_down(&volume, running);
     }
 }
 
@@ -144,6 +143,13 @@ fn a_disk_that_was_in_use_just_before_its_mount_was_not_mounted_elsewhere() {
     take_down(&volume, running);
 }
 
+/// A folder for mounts of tenants.
+fn area_of(node: &Node) -> PathBuf {
+    let area = node.base().join("area");
+    fs::create_dir(&area).unwrap();
+    area
+}
+
 /// A tenant with namespaces of his own and a copy of all mounts: what `unshare -Urm` gives any user.
 fn tenant(area: &Path) -> Container {
     let tenant = Plan::outside().copying_all_mounts().following_our_mounts().start();
@@ -166,8 +172,7 @@ fn bind_at(pid: u32, from: &Path, to: &Path) {
 fn names_that_are_no_text_keep_nothing_dead() {
     needs!(pods);
     let (node, volume, mut running) = scene().start_in(1);
-    let area = node.base().join("area");
-    fs::create_dir(&area).unwrap();
+    let area = area_of(&node);
     let tenant = tenant(&area);
     let folder = volume.pod(running[0].0.uid());
     let long: PathBuf = std::iter::repeat_n("x".repeat(200), 15).collect();
@@ -199,8 +204,7 @@ fn names_that_are_no_text_keep_nothing_dead() {
 fn what_each_hundred_of_mounts_changes_is_written_down_before_it() {
     needs!(pods, seams);
     let (node, volume, mut running) = scene().start_in(1);
-    let area = node.base().join("area");
-    fs::create_dir(&area).unwrap();
+    let area = area_of(&node);
     let tenant = tenant(&area);
     let folder = volume.pod(running[0].0.uid());
     for number in 0..150 {
@@ -230,8 +234,7 @@ fn names_of_control_signs_hold_up_no_heal() {
     const MOUNTS: usize = 100;
     needs!(pods, seams);
     let (node, volume, mut running) = scene().start_in(1);
-    let area = node.base().join("area");
-    fs::create_dir(&area).unwrap();
+    let area = area_of(&node);
     let folder = volume.pod(running[0].0.uid());
     let long: PathBuf = std::iter::repeat_n("\u{1}".repeat(250), 15).collect();
     let tenants: Vec<_> = (0..8).map(|_| tenant(&area)).collect();
@@ -295,8 +298,7 @@ fn a_tenant_with_thousands_of_binds_holds_up_no_heal() {
     let node = Node::new();
     node.configure("[deadline]\nattach = 12");
     // Before the pods: so his namespace is looked at before theirs, where nothing prevents it.
-    let area = node.base().join("area");
-    fs::create_dir(&area).unwrap();
+    let area = area_of(&node);
     let tenant = tenant(&area);
     let (_, volume, mut running) = scene().on(&node).start_in(3);
     let folder = volume.pod(running[0].0.uid());
@@ -344,8 +346,7 @@ fn a_tenant_with_thousands_of_binds_holds_up_no_heal() {
 fn mounts_that_lie_thousands_deep_cost_the_one_that_they_lie_on() {
     needs!(pods);
     let (node, volume, mut running) = scene().start_in(1);
-    let area = node.base().join("area");
-    fs::create_dir(&area).unwrap();
+    let area = area_of(&node);
     let folder = volume.pod(running[0].0.uid());
     with_files(|| {
         fs::create_dir(folder.join("sub")).unwrap();

