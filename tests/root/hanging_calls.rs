@@ -143,31 +143,30 @@ fn is_mounted_again(scene: &Scene) {
 #[test]
 fn an_unmount_that_hangs_is_answered_and_named() {
     needs!(fuse, seams);
-    for (kind, size) in [("ext4", "64M"), ("xfs", "320M")] {
-        let node = Node::new();
-        let scene = Scene::with(&node, kind, size);
-        node.must(scene.volume.stage());
-        files::write_synced(&scene.volume.global().join("late"), &random_bytes(1 << 16));
-        let unstage = scene.volume.unstage();
-        let running = scene.hangs_at(&unstage, "mounts.unmount");
-        let left = scene.is_answered(running, &["unmount ", "does not come back"]);
-        // Nothing is mounted there any more, and the disk is not free: no untrue success.
-        let begin = Instant::now();
-        let again = Running::start(node.command(&unstage)).answer(ANSWERED);
-        let message = again.expect("the process did not end").text;
-        assert!(message.contains("Failure"), "{kind}: {message}");
-        assert!(begin.elapsed() < ANSWERED, "{:?}", begin.elapsed());
-        assert!(message.contains(&left.to_string()), "{kind}: {left}: {message}");
-        scene.is_not_begun_again(&scene.volume.stage(), left);
-        a_person_is_answered(&scene);
-        scene.disk.release();
-        node.configure("");
-        must_end(left);
-        eventually("it is unmounted", || node.call(&unstage).json["status"] == "Success");
-        is_mounted_again(&scene);
-        scene.has_its_data();
-        scene.ends();
-    }
+    let kind = "ext4";
+    let node = Node::new();
+    let scene = Scene::with(&node, kind, "64M");
+    node.must(scene.volume.stage());
+    files::write_synced(&scene.volume.global().join("late"), &random_bytes(1 << 16));
+    let unstage = scene.volume.unstage();
+    let running = scene.hangs_at(&unstage, "mounts.unmount");
+    let left = scene.is_answered(running, &["unmount ", "does not come back"]);
+    // Nothing is mounted there any more, and the disk is not free: no untrue success.
+    let begin = Instant::now();
+    let again = Running::start(node.command(&unstage)).answer(ANSWERED);
+    let message = again.expect("the process did not end").text;
+    assert!(message.contains("Failure"), "{kind}: {message}");
+    assert!(begin.elapsed() < ANSWERED, "{:?}", begin.elapsed());
+    assert!(message.contains(&left.to_string()), "{kind}: {left}: {message}");
+    scene.is_not_begun_again(&scene.volume.stage(), left);
+    a_person_is_answered(&scene);
+    scene.disk.release();
+    node.configure("");
+    must_end(left);
+    eventually("it is unmounted", || node.call(&unstage).json["status"] == "Success");
+    is_mounted_again(&scene);
+    scene.has_its_data();
+    scene.ends();
 }
 
 /// The disk is not read: the open alone hangs.
@@ -314,7 +313,7 @@ fn a_bind_that_hangs_is_answered_and_named() {
 #[test]
 fn a_mkfs_that_hangs_is_answered_and_named() {
     needs!(fuse, seams);
-    for (kind, size) in [("ext4", "64M"), ("xfs", "320M"), ("btrfs", "256M")] {
+    for (kind, size) in [("ext4", "64M"), ("btrfs", "256M")] {
         let (node, volume) = Volume::on_a_node(kind, size);
         let disk = FailingDisk::over(&volume.image());
         node.must(volume.attach());
