@@ -98,15 +98,12 @@ pub struct Incident {
     pub volume: Volume,
     pub pod: Pod,
     pub container: Container,
-    /// The letter that the disk had.
-    pub old: String,
 }
 
 impl Incident {
     pub fn happens(node: &Node) -> Self {
         let Scene { volume, pod, mut container, .. } =
             scene().on(node).called("prometheus-0").start();
-        let old = volume.letter();
         node.must(volume.unpublish(pod.uid()));
         for _ in 0..12 {
             node.fails(volume.unstage());
@@ -122,6 +119,6 @@ impl Incident {
         node.must(volume.wait(""));
         node.must(volume.stage());
         publish(&volume, &pod, "prometheus-0");
-        Self { volume, pod, container, old }
+        Self { volume, pod, container }
     }
 }

@@ -1,7 +1,7 @@
-//! The report of the incident, and of a node with one volume of each health, in a real browser. What it showed
+//! The report of a node with one volume of each health, in a real browser. What it showed
 //! is kept in `target/tmp/report`.
 
-use super::healths::{Healths, Incident};
+use super::healths::Healths;
 use crate::support::Node;
 use crate::support::browser::{Browser, Screen, from_base64};
 use serde_json::json;
@@ -30,50 +30,6 @@ fn look_at(node: &Node, browser: &mut Browser, name: &str) -> (String, String) {
         fs::write(picture, from_base64(&browser.picture())).unwrap();
     }
     (fs::read_to_string(&page).unwrap(), text)
-}
-
-fn plain(text: &str) -> String {
-    let signs = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
-    let text = signs.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
-    text.split_whitespace().collect()
-}
-
-/// The rows of the tables, each by its last cell.
-fn rows(page: &str) -> Vec<String> {
-    let rows = page.split("</td></tr>").filter_map(|row| Some(plain(row.rsplit_once("<td>")?.1)));
-    rows.collect()
-}
-
-#[test]
-fn the_report_of_the_incident_shows_both_acts() {
-    needs!(pods);
-    let Some(mut browser) = Browser::start("the_report_of_the_incident_shows_both_acts") else {
-        return;
-    };
-    let node = Node::new();
-    let Incident { volume, pod, container, old } = Incident::happens(&node);
-    let (page, _) = look_at(&node, &mut browser, "incident");
-    let (picture, text) = page.split_once("<section id=\"doctor\">").unwrap();
-    let new = volume.letter();
-    // The text of the same page: what is refused for how long is another word a moment later.
-    let all = plain(text);
-    let rows = rows(picture);
-    for row in &rows {
-        assert!(all.contains(row.as_str()), "{row}");
-    }
-    let has = |words: &str| {
-        assert!(rows.iter().any(|row| row.contains(&plain(words))), "{words}: {rows:#?}");
-    };
-    has(&format!("{old} from "));
-    has(&format!("{new} from "));
-    has("shop/prometheus-0 from ");
-    has("REFUSED");
-    has("shut down requested");
-    has(&format!("onto {new}"));
-    for lane in ["calls", "refusals", "disk", "heals", "shop/prometheus-0"] {
-        assert!(picture.contains(&format!(">{lane}</text>")), "{lane}");
-    }
-    volume.take_away_with(&pod, container);
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn status_and_explain_are_as_the_page_shows_them() {
 fn the_incident_is_told_as_the_page_shows_it() {
     needs!(pods);
     let node = Node::new();
-    let Incident { volume, pod, container, .. } = Incident::happens(&node);
+    let Incident { volume, pod, container } = Incident::happens(&node);
     let names = [
         (volume.id.clone(), VOLUMES[3].0),
         (volume.pv.clone(), VOLUMES[3].1),
