@@ -79,6 +79,16 @@ fn a_login_that_meets_a_broken_service_is_tried_again() {
     assert_eq!(scene.node.must(scene.is_attached("node-b"))["attached"], false);
 }
 
+#[test]
+fn a_token_that_lives_for_a_minute_serves_all_calls_of_it() {
+    let scene = Scene::new();
+    scene.cloud.world().settings.token_lifetime = std::time::Duration::from_secs(60);
+    for call in [scene.is_attached("node-b"), scene.attach("node-b"), scene.detach("node-b")] {
+        scene.node.must(call);
+    }
+    assert_eq!(scene.cloud.counters().logins, 1, "a login for each call");
+}
+
 /// A service that answers with what it was sent: it is in the log by then, and on the screen.
 #[test]
 fn a_report_has_no_token_and_no_password_that_the_cloud_quotes() {

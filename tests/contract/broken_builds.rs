@@ -12,14 +12,17 @@ fn each_broken_build_can_be_made() {
         return;
     }
     let mut wrong = Vec::new();
-    for harness in ["histories", "steps"] {
+    for folder in ["histories", "rings", "steps"] {
         let mut count = 0;
-        for entry in fs::read_dir(root.join("tests/broken").join(harness)).unwrap() {
+        let harnesses = if folder == "rings" { &["cloud", "root"][..] } else { &[folder] };
+        for entry in fs::read_dir(root.join("tests/broken").join(folder)).unwrap() {
             let patch = entry.unwrap().path();
             count += 1;
             let text = fs::read_to_string(&patch).unwrap();
-            if !text.lines().any(|line| line.starts_with(&format!("Harness: {harness} "))) {
-                wrong.push(format!("{} does not say how {harness} is called", patch.display()));
+            let called = text.lines().find_map(|line| line.strip_prefix("Harness: "));
+            let called = called.and_then(|words| words.split_once(' '));
+            if !called.is_some_and(|(harness, _)| harnesses.contains(&harness)) {
+                wrong.push(format!("{} does not say how {folder} is called", patch.display()));
             }
             let mut git = Command::new("git");
             git.args(["apply", "--check"]).arg(&patch).current_dir(root);
@@ -28,7 +31,7 @@ fn each_broken_build_can_be_made() {
                 wrong.push(String::from_utf8_lossy(&output.stderr).into_owned());
             }
         }
-        assert!(count >= 20, "{harness} has {count} broken builds");
+        assert!(count >= 8, "{folder} has {count} broken builds");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -21,7 +21,6 @@ mod kubelet;
 mod machine;
 mod misled;
 mod objects;
-mod once;
 mod options;
 mod people;
 mod play;
@@ -244,8 +243,6 @@ fn main() -> ExitCode {
     println!("{} points and kinds, {} of them to do", trials.len(), mine.len());
     let old_hook = std::panic::take_hook();
     keep_place_of_panics();
-    let failed = |why| report.failed(format!("{why} [{}]", place()));
-    let once = once::play_all(&templates, |name| options.names(name), failed);
     for (nth, trial) in mine.iter().enumerate() {
         let is_enough = options.is_first && !report.failures.is_empty();
         if is_enough || Instant::now() >= options.until {
@@ -264,7 +261,7 @@ fn main() -> ExitCode {
         }
     }
     std::panic::set_hook(old_hook);
-    let text = report.text(&plays, &trials, once);
+    let text = report.text(&plays, &trials);
     print!("{text}");
     if let Some(path) = &options.report {
         std::fs::write(path, text).expect("the report");

@@ -97,7 +97,7 @@ impl Options {
     }
 
     /// Whether `--only` names it.
-    pub fn names(&self, name: &str) -> bool {
+    fn names(&self, name: &str) -> bool {
         self.only.iter().any(|only| name.starts_with(only.as_str()))
     }
 

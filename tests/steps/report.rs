@@ -1,7 +1,6 @@
 //! What was played, and how it ended: a table, and the file by which a long run goes on.
 
 use super::Trial;
-use super::once::Count;
 use super::play::{End, Play};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -47,7 +46,7 @@ impl Report {
         self.failures.push(line);
     }
 
-    pub fn text(&self, plays: &[Play], trials: &[Trial], once: Count) -> String {
+    pub fn text(&self, plays: &[Play], trials: &[Trial]) -> String {
         let mut text = String::from(
             "| play | points | points and kinds | played | success | failure | killed | missed |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- |\n",
@@ -79,10 +78,6 @@ impl Report {
         for follow_up in follow_ups {
             let all = trials.iter().filter(|trial| trial.follow_up == follow_up);
             let _ = writeln!(text, "| {follow_up}{}", self.ends(all));
-        }
-        if once.played + once.not_played > 0 {
-            let Count { played, not_played } = once;
-            let _ = writeln!(text, "\nplayed once: {played} scenes, not played: {not_played}");
         }
         let _ = writeln!(
             text,
