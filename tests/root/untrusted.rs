@@ -154,16 +154,6 @@ fn printed(node: &Node, words: &[&str]) -> String {
 }
 
 #[test]
-fn a_stuck_process_holds_up_no_tear_down() {
-    needs!(fuse, pods);
-    for from in BOTH {
-        let scene = Scene::of(from, stuck(1));
-        until_they_hang(&scene.attacker);
-        scene.tear_down();
-    }
-}
-
-#[test]
 fn a_thousand_stuck_processes_hold_up_no_tear_down() {
     needs!(fuse, pods);
     for from in BOTH {
@@ -177,24 +167,22 @@ fn a_thousand_stuck_processes_hold_up_no_tear_down() {
 #[test]
 fn stuck_processes_hold_up_no_heal() {
     needs!(fuse, pods);
-    for from in BOTH {
-        let scene = Scene::of(from, stuck(3));
-        let (node, volume) = (&scene.node, &scene.volume);
-        let victim = Pod::new(Naming::Systemd);
-        let folder = volume.bring_to(victim.uid());
-        let mut container = victim.container_with(&folder);
-        until_they_hang(&scene.attacker);
-        node.verb(&["local", "yank", &volume.id]).unwrap();
-        node.must(volume.attach());
-        assert_eq!(layers_at(&folder), 1);
-        let number = only_mount_at(&folder).number.to_string();
-        container.write("/data/f2", Duration::from_millis(10));
-        let report = container.must_write_on(3);
-        assert_eq!(report.file_systems, [number], "in the container too");
-        container.die();
-        node.must(volume.unpublish(victim.uid()));
-        scene.tear_down();
-    }
+    let scene = Scene::of(From::Pod, stuck(3));
+    let (node, volume) = (&scene.node, &scene.volume);
+    let victim = Pod::new(Naming::Systemd);
+    let folder = volume.bring_to(victim.uid());
+    let mut container = victim.container_with(&folder);
+    until_they_hang(&scene.attacker);
+    node.verb(&["local", "yank", &volume.id]).unwrap();
+    node.must(volume.attach());
+    assert_eq!(layers_at(&folder), 1);
+    let number = only_mount_at(&folder).number.to_string();
+    container.write("/data/f2", Duration::from_millis(10));
+    let report = container.must_write_on(3);
+    assert_eq!(report.file_systems, [number], "in the container too");
+    container.die();
+    node.must(volume.unpublish(victim.uid()));
+    scene.tear_down();
 }
 
 /// What looks, and what a person does by force, come to an end, and name whom they could not look at.
@@ -310,15 +298,6 @@ fn where_the_disk_cannot_be_opened_a_stuck_process_may_have_it() {
     scene.tear_down();
 }
 
-#[test]
-fn piles_of_namespaces_hold_up_no_tear_down() {
-    needs!(pods);
-    for from in BOTH {
-        let scene = Scene::of(from, |_| Attack::Namespaces { count: 500, mounts: 2200 });
-        scene.tear_down();
-    }
-}
-
 /// What a user has in great numbers is not paid from the time for the machine and its pods, which is short here.
 #[test]
 fn floods_of_a_user_hold_up_no_tear_down() {
@@ -341,19 +320,6 @@ fn floods_of_a_user_hold_up_no_tear_down() {
     }
 }
 
-#[test]
-fn descriptors_by_the_million_hold_up_no_tear_down() {
-    needs!(pods);
-    for from in BOTH {
-        let scene =
-            Scene::of(from, |_| Attack::Descriptors { processes: 60, each: 20_000, of: None });
-        // A namespace that only a descriptor keeps: whose it is, is looked for.
-        let keeper = Plan::outside().of_user(somebody()).start();
-        scene.tear_down();
-        keeper.die();
-    }
-}
-
 /// Whoever keeps the volume is named all the same.
 #[test]
 fn who_keeps_a_volume_is_named_beside_descriptors_by_the_million() {
@@ -369,15 +335,6 @@ fn who_keeps_a_volume_is_named_beside_descriptors_by_the_million() {
     drop(held);
     holder.die();
     scene.tear_down();
-}
-
-#[test]
-fn a_lock_on_a_namespace_holds_up_no_call() {
-    needs!(pods);
-    for from in BOTH {
-        let scene = Scene::of(from, |_| Attack::LockNamespace);
-        scene.tear_down();
-    }
 }
 
 /// What the kernel shows without naming it: a file on its way through a socket, or one that a ring has.
@@ -459,32 +416,28 @@ fn what_a_user_puts_in_the_place_of_a_namespace_is_not_opened() {
 #[test]
 fn a_mount_table_that_the_kernel_cannot_tell_holds_up_no_tear_down() {
     needs!(pods);
-    for from in BOTH {
-        let scene = Scene::of(from, |_| Attack::LongestLine { levels: 95_000, parts: 60 });
-        let pod = Pod::new(Naming::Systemd);
-        let folder = scene.volume.bring_to(pod.uid());
-        let container = pod.container_with(&folder);
-        scene.node.must(scene.volume.unpublish(pod.uid()));
-        container.die();
-        scene.tear_down();
-    }
+    let scene = Scene::of(From::User, |_| Attack::LongestLine { levels: 95_000, parts: 60 });
+    let pod = Pod::new(Naming::Systemd);
+    let folder = scene.volume.bring_to(pod.uid());
+    let container = pod.container_with(&folder);
+    scene.node.must(scene.volume.unpublish(pod.uid()));
+    container.die();
+    scene.tear_down();
 }
 
 #[test]
 fn a_mount_table_that_the_kernel_cannot_tell_holds_up_no_heal() {
     needs!(pods);
-    for from in BOTH {
-        let scene = Scene::of(from, |_| Attack::LongestLine { levels: 95_000, parts: 60 });
-        let (node, volume) = (&scene.node, &scene.volume);
-        let victim = Pod::new(Naming::Systemd);
-        let folder = volume.bring_to(victim.uid());
-        let container = victim.container_with(&folder);
-        node.verb(&["local", "yank", &volume.id]).unwrap();
-        node.must(volume.attach());
-        container.die();
-        node.must(volume.unpublish(victim.uid()));
-        scene.tear_down();
-    }
+    let scene = Scene::of(From::Pod, |_| Attack::LongestLine { levels: 95_000, parts: 60 });
+    let (node, volume) = (&scene.node, &scene.volume);
+    let victim = Pod::new(Naming::Systemd);
+    let folder = volume.bring_to(victim.uid());
+    let container = victim.container_with(&folder);
+    node.verb(&["local", "yank", &volume.id]).unwrap();
+    node.must(volume.attach());
+    container.die();
+    node.must(volume.unpublish(victim.uid()));
+    scene.tear_down();
 }
 
 /// Where the caller may take only so much memory, an ordinary user's table is enough.
@@ -526,19 +479,17 @@ fn a_mount_table_that_the_kernel_cannot_tell_holds_up_no_call_with_little_memory
 #[test]
 fn a_path_that_answers_with_an_error_holds_up_no_tear_down() {
     needs!(fuse, pods);
-    for from in BOTH {
-        let scene = Scene::of(from, |node| {
-            let Attack::Stick { device, .. } = stuck(0)(node) else { unreachable!() };
-            Attack::FailingPath { device }
-        });
-        let (node, volume) = (&scene.node, &scene.volume);
-        for call in [volume.unstage(), volume.detach()] {
-            let answer = Answer::of(without_the_list(node.command(&call)));
-            assert_eq!(answer.json["status"], "Success", "{}", answer.json);
-        }
-        scene.attacker.die();
-        scene.bystander.die();
+    let scene = Scene::of(From::User, |node| {
+        let Attack::Stick { device, .. } = stuck(0)(node) else { unreachable!() };
+        Attack::FailingPath { device }
+    });
+    let (node, volume) = (&scene.node, &scene.volume);
+    for call in [volume.unstage(), volume.detach()] {
+        let answer = Answer::of(without_the_list(node.command(&call)));
+        assert_eq!(answer.json["status"], "Success", "{}", answer.json);
     }
+    scene.attacker.die();
+    scene.bystander.die();
 }
 
 /// Looks at files ask no server.
@@ -591,29 +542,15 @@ fn kept_beside_a_long_path(is_program: bool) -> (Node, Volume, Container, u32) {
     (node, volume, holder, pid)
 }
 
-#[test]
-fn a_process_that_cannot_be_examined_is_named_where_nothing_else_has_the_disk() {
-    needs!(pods);
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    for is_program in [false, true] {
-        let (node, volume, holder, pid) = kept_beside_a_long_path(is_program);
-        let message = node.fails(volume.unstage());
-        has(&message, &["in use", &format!("{pid} ("), "of user"]);
-        holder.die();
-        eventually("it has ended", || !Path::new(&format!("/proc/{pid}")).exists());
-        node.must(volume.unstage());
-        node.must(volume.detach());
-    }
-}
-
-/// A path that is too long for a link in `/proc` hides nothing else that the process has open.
+/// A path that is too long for a link in `/proc` hides nothing else that the process has open, nor the process.
 #[test]
 fn a_path_that_is_too_long_hides_no_other_file() {
     needs!(pods);
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for is_program in [false, true] {
         let (node, volume, holder, pid) = kept_beside_a_long_path(is_program);
-        node.fails(volume.unstage());
+        let message = node.fails(volume.unstage());
+        has(&message, &["in use", &format!("{pid} ("), "of user"]);
         let ended = node.verb(&["release", &volume.id, "--end-users"]).unwrap();
         has(&ended, &[&pid.to_string()]);
         node.must(volume.unstage());

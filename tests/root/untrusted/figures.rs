@@ -1,4 +1,4 @@
-//! What a call takes under each attack. Its memory is limited; its time is printed for the documents, and the budget of
+//! What a call takes under each attack. It succeeds, and its memory is limited; its time is printed for the documents, and the budget of
 //! time is tested with a clock of the test's own (`host::census::scan`).
 
 use super::{BOTH, Scene, stuck};
@@ -99,12 +99,13 @@ fn no_attack_makes_a_call_take_much_memory() {
 #[allow(unsafe_code, clippy::zombie_processes, reason = "wait4 reaps it")]
 fn measured(mut command: Command) -> (f64, i64) {
     let begin = Instant::now();
+    let what = format!("{command:?}");
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     let (pid, mut status) = (child.id().cast_signed(), 0);
     // SAFETY: both outlive the call, and the child is this process's own.
     let ended = unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) };
-    assert_eq!((ended, status), (pid, 0));
+    assert_eq!((ended, status), (pid, 0), "{what}");
     // SAFETY: all zeros is one, and the kernel has filled it in.
     let usage = unsafe { usage.assume_init() };
     (begin.elapsed().as_secs_f64(), usage.ru_maxrss / 1024)
