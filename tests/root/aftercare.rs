@@ -45,7 +45,6 @@ fn who_holds_the_dead_disk_is_signalled_and_no_other() {
     }
 }
 
-/// At 7ba4fed the heal by hand ended with 0, and the screen named `kubectl delete pod` alone.
 #[test]
 fn what_holds_files_after_a_heal_by_attach_is_ended_by_hand() {
     needs!(pods);

@@ -61,34 +61,32 @@ fn all_refuse(volume: &Volume, calls: &[Call], over: &Path) {
 #[test]
 fn a_volume_that_is_covered_at_any_height_is_neither_mounted_nor_unmounted() {
     needs!(mounts);
-    for (fs_type, size) in [("ext4", "16M"), ("xfs", "320M")] {
-        let (node, volume) = Volume::on_a_node(fs_type, size);
-        let pod = volume.bring_to_pod();
-        files::write_synced(&pod.join("data"), b"kept");
-        let root = node.kubelet_root();
-        let global = volume.global();
-        let heights = |folder: &Path| -> Vec<PathBuf> {
-            let above = folder.ancestors().skip(1).take_while(|above| above.starts_with(&root));
-            above.map(Path::to_path_buf).collect()
-        };
-        for (folder, calls) in [(&global, at_global(&volume)), (&pod, at_pod(&volume))] {
-            for over in heights(folder) {
-                tmpfs(&over);
-                all_refuse(&volume, &calls, &over);
-                // As kubelet makes them again, for it finds none.
-                make_folder(folder);
-                all_refuse(&volume, &calls, &over);
-                assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "nothing was written there");
-                umount(&over);
-            }
+    let (node, volume) = Volume::on_a_node("ext4", "16M");
+    let pod = volume.bring_to_pod();
+    files::write_synced(&pod.join("data"), b"kept");
+    let root = node.kubelet_root();
+    let global = volume.global();
+    let heights = |folder: &Path| -> Vec<PathBuf> {
+        let above = folder.ancestors().skip(1).take_while(|above| above.starts_with(&root));
+        above.map(Path::to_path_buf).collect()
+    };
+    for (folder, calls) in [(&global, at_global(&volume)), (&pod, at_pod(&volume))] {
+        for over in heights(folder) {
+            tmpfs(&over);
+            all_refuse(&volume, &calls, &over);
+            // As kubelet makes them again, for it finds none.
+            make_folder(folder);
+            all_refuse(&volume, &calls, &over);
+            assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "nothing was written there");
+            umount(&over);
         }
-        for call in [volume.wait(""), volume.stage(), volume.publish(POD)] {
-            volume.node.must(call);
-        }
-        assert_eq!(files::read(pod.join("data")).unwrap(), b"kept");
-        volume.ends();
-        volume.must_be_sound();
     }
+    for call in [volume.wait(""), volume.stage(), volume.publish(POD)] {
+        volume.node.must(call);
+    }
+    assert_eq!(files::read(pod.join("data")).unwrap(), b"kept");
+    volume.ends();
+    volume.must_be_sound();
 }
 
 /// The same with other things than a tmpfs, and with several on each other.
@@ -266,6 +264,19 @@ fn only_seen(place: &Path) -> String {
         .to_owned()
 }
 
+/// A life of a volume with every call of it made again.
+#[track_caller]
+fn lives(node: &Node) {
+    let volume = Volume::create(node, "ext4", "16M");
+    let pod = volume.bring_to_pod();
+    for call in [volume.wait(""), volume.stage(), volume.publish(POD)] {
+        node.must(call);
+    }
+    files::write_synced(&pod.join("data"), b"kept");
+    has(&status(node), &["1 volume on node-a: 1 ok"]);
+    volume.take_away();
+}
+
 /// The cover is there first: then what kubelet sees is on it, and nothing is hidden.
 #[test]
 fn file_systems_beneath_are_normal() {
@@ -281,17 +292,11 @@ fn file_systems_beneath_are_normal() {
             make_folder(place);
             tmpfs(place);
         }
-        let volume = Volume::create(&node, "ext4", "16M");
-        let pod = volume.bring_to_pod();
-        for call in [volume.wait(""), volume.stage(), volume.publish(POD)] {
-            node.must(call);
-        }
-        files::write_synced(&pod.join("data"), b"kept");
-        volume.take_away();
+        lives(&node);
         for place in places.iter().rev() {
             umount(place);
         }
-        nothing_is_left(&node, &[&volume]);
+        nothing_is_left(&node, &[]);
     }
 }
 
@@ -308,17 +313,10 @@ fn copies_of_kubelets_folders_are_normal() {
             let place = if onto_itself { root.clone() } else { base.join("copy") };
             make_folder(&place);
             run("mount", &["--rbind", text(&root), text(&place)]);
-            let volume = Volume::create(&node, "ext4", "16M");
-            let pod = volume.bring_to_pod();
-            for call in [volume.wait(""), volume.stage(), volume.publish(POD)] {
-                node.must(call);
-            }
-            files::write_synced(&pod.join("data"), b"kept");
-            has(&status(&node), &["1 volume on node-a: 1 ok"]);
-            volume.take_away();
+            lives(&node);
             umount(&place);
             umount(&base);
-            nothing_is_left(&node, &[&volume]);
+            nothing_is_left(&node, &[]);
         }
     }
 }

@@ -28,7 +28,6 @@ fn restarts(volume: &Volume) {
     assert_eq!(node.call(["getvolumename", &bare]).json["status"], "Not supported");
 }
 
-/// At 7ba4fed `waitforattach` failed for ever.
 #[test]
 fn a_lost_disk_is_attached_again_by_waitforattach_where_kubelet_attaches() {
     needs!(pods, seams);
@@ -80,23 +79,10 @@ fn waitforattach_attaches_nothing_else() {
     nothing_is_left(&node, &[&volume, &unmounted]);
 }
 
-/// At 7ba4fed it answered after 2 s, and kubelet's back-off outlived the attach that came then.
 #[test]
 fn waitforattach_waits_for_the_controller() {
     needs!(pods, seams);
-    for attaches in [Attaches::ControllerByDefault, Attaches::ControllerByFile] {
-        let (node, volume) = Volume::on_a_node("ext4", "64M");
-        node.has_kubelet(attaches);
-        std::thread::scope(|scope| {
-            let waits = scope.spawn(|| node.must(volume.wait("")));
-            std::thread::sleep(Duration::from_secs(4));
-            assert!(!waits.is_finished(), "it waits");
-            node.must(volume.attach());
-            waits.join().unwrap();
-        });
-        node.must(volume.detach());
-    }
-    // The same of a disk that was lost: the controller attaches, and its mounts are healed.
+    // A disk that was lost: the controller attaches, and its mounts are healed.
     let Scene { node, volume, pod, mut container } = scene().start();
     node.has_kubelet(Attaches::ControllerByFile);
     pull(&volume, &mut container);
@@ -129,8 +115,7 @@ fn waitforattach_ends_where_nobody_attaches() {
     }
 }
 
-/// Two clusters on one machine, each with its own root directory, cloud, and way to attach. At 7ba4fed the other's
-/// mounts were ambiguous, each `disk heal` failed, and the first kubelet's configuration counted.
+/// Two clusters on one machine, each with its own root directory, cloud, and way to attach.
 #[test]
 fn of_two_kubelets_the_configured_one_counts() {
     needs!(pods, seams);
@@ -192,45 +177,39 @@ fn stays(volume: &Volume, why: &str) {
     assert!(volume.node.letter(&volume.id).is_some(), "{why}");
 }
 
-/// At 7ba4fed it stayed attached for ever, status said ok, and no pod on another node could start.
 #[test]
 fn what_kubelet_left_attached_is_told_and_detached_by_the_timer() {
     needs!(pods, seams);
-    for (attaches, fs_type) in KUBELET.into_iter().zip(["ext4", "xfs"]) {
-        let volume = left_attached(attaches, fs_type);
-        let node = &volume.node;
-        stays(&volume, "kubelet may still call");
-        let status = || node.verb(&["status"]).unwrap();
-        assert!(status().contains("1 volume on node-a: 1 ok"), "{}", status());
-        is_silent_for(node, &volume.id, 300);
-        has(
-            &status(),
-            &["ORPHANED", "a pod on another node cannot start", "5 minutes ago", "$ disk heal"],
-        );
-        let doctor = node.verb(&["doctor"]).unwrap_or_else(|text| text);
-        has(&doctor, &[&format!("{} is orphaned", volume.id), "the timer detaches it"]);
-        has(
-            &node.verb(&["explain", &volume.id]).unwrap(),
-            &["orphaned", "kubelet of 1.26 or later"],
-        );
-        assert_eq!(node.verb(&["heal", "--dry-run"]).unwrap().lines().count(), 1);
-        assert!(node.letter(&volume.id).is_some(), "a plan changes nothing");
+    let volume = left_attached(Attaches::KubeletByFile, "ext4");
+    let node = &volume.node;
+    stays(&volume, "kubelet may still call");
+    let status = || node.verb(&["status"]).unwrap();
+    assert!(status().contains("1 volume on node-a: 1 ok"), "{}", status());
+    is_silent_for(node, &volume.id, 300);
+    has(
+        &status(),
+        &["ORPHANED", "a pod on another node cannot start", "5 minutes ago", "$ disk heal"],
+    );
+    let doctor = node.verb(&["doctor"]).unwrap_or_else(|text| text);
+    has(&doctor, &[&format!("{} is orphaned", volume.id), "the timer detaches it"]);
+    has(&node.verb(&["explain", &volume.id]).unwrap(), &["orphaned", "kubelet of 1.26 or later"]);
+    assert_eq!(node.verb(&["heal", "--dry-run"]).unwrap().lines().count(), 1);
+    assert!(node.letter(&volume.id).is_some(), "a plan changes nothing");
 
-        let said = node.verb(&["heal"]).unwrap();
-        has(&said, &[&volume.id, "detached: kubelet unmounted it and will not detach it"]);
-        assert!(node.letter(&volume.id).is_none());
-        assert_eq!(node.verb(&["heal"]).unwrap(), "", "once");
-        // The log has its own begin and end of it.
-        let history = node.verb(&["history", &volume.id]).unwrap();
-        let row = history
-            .lines()
-            .find(|line| line.contains(" detach "))
-            .unwrap_or_else(|| panic!("{history}"));
-        has(row, &["detached"]);
-        assert!(!history.contains("its end is not in the log"), "{history}");
-        volume.must_be_sound();
-        nothing_is_left(node, &[&volume]);
-    }
+    let said = node.verb(&["heal"]).unwrap();
+    has(&said, &[&volume.id, "detached: kubelet unmounted it and will not detach it"]);
+    assert!(node.letter(&volume.id).is_none());
+    assert_eq!(node.verb(&["heal"]).unwrap(), "", "once");
+    // The log has its own begin and end of it.
+    let history = node.verb(&["history", &volume.id]).unwrap();
+    let row = history
+        .lines()
+        .find(|line| line.contains(" detach "))
+        .unwrap_or_else(|| panic!("{history}"));
+    has(row, &["detached"]);
+    assert!(!history.contains("its end is not in the log"), "{history}");
+    volume.must_be_sound();
+    nothing_is_left(node, &[&volume]);
 }
 
 /// Nothing is detached that a pod may still want, and in doubt it is only said.
@@ -370,12 +349,12 @@ fn is_taken_down(volume: &Volume) {
     });
 }
 
-/// Of another volume of the node. At 7ba4fed both stayed for ever where no timer came.
+/// Of another volume of the node.
 #[test]
 fn without_a_timer_a_call_takes_over_its_work() {
     needs!(pods, seams);
     let other = |node: &Node| Volume::create(node, "ext4", "16M");
-    for by in ["detach", "mountdevice", "waitforattach"] {
+    for by in ["detach", "waitforattach"] {
         let orphan = left_attached(Attaches::KubeletByFlag, "ext4");
         let node = &orphan.node;
         // The timer has just come: a call leaves it to the next time.
@@ -390,14 +369,9 @@ fn without_a_timer_a_call_takes_over_its_work() {
         match by {
             // This one finds all as it should be.
             "waitforattach" => drop(node.must(second.wait(""))),
-            "mountdevice" => drop(node.must(second.stage())),
             _ => drop(node.must(second.detach())),
         }
         is_taken_down(&orphan);
-        if by == "mountdevice" {
-            node.must(second.unstage());
-            fs::remove_dir(second.global()).unwrap();
-        }
         node.must(second.detach());
         nothing_is_left(node, &[&orphan, &second]);
     }

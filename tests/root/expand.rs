@@ -1,7 +1,7 @@
 //! `expandfs`: the cloud's volume, the disk and the file system grow while a pod runs.
 
 use crate::checks::{nothing_is_left, random_bytes};
-use crate::crash::{Strike, kill_at, panic_at};
+use crate::crash::kill_at;
 use crate::files;
 use crate::support::{Node, skip};
 use crate::volume::{POD, Volume};
@@ -55,7 +55,6 @@ fn a_clone_that_is_larger_than_its_file_system_grows() {
     nothing_is_left(&node, &[&small, &clone]);
 }
 
-/// At 7ba4fed `expandfs`, which kubelet calls before `mount`, failed for ever, and the pod stayed in `ContainerCreating`.
 #[test]
 fn an_ext4_that_cannot_grow_while_it_is_mounted_grows_before() {
     needs!(mounts, seams);
@@ -156,20 +155,4 @@ fn a_file_system_that_is_not_mounted_or_read_only_does_not_grow() {
     assert_eq!(disk_size(&volume), 320 * MIB);
     assert_eq!(fs::metadata(volume.image()).unwrap().len(), 320 * MIB);
     volume.ends();
-}
-
-#[test]
-fn an_expansion_that_broke_off_is_finished_by_the_next_one() {
-    needs!(mounts, seams);
-    let (node, volume) = Volume::on_a_node("xfs", "320M");
-    let pod = volume.bring_to_pod();
-    for (strike, to) in [(kill_at as Strike, 640), (panic_at, 960)] {
-        let before = bytes_of(&pod);
-        strike(&node, &volume.expand(to * MIB), "expand.requested");
-        assert_eq!(bytes_of(&pod), before, "the file system was not reached");
-        node.must(volume.expand(to * MIB));
-        assert!(bytes_of(&pod) > before + 280 * MIB);
-    }
-    volume.ends();
-    volume.must_be_sound();
 }

@@ -19,7 +19,6 @@ fn refused_with_mount_at(name: &str, look: impl FnOnce(&Node, &Volume, &str)) {
     volume.ends_with(&pod, container);
 }
 
-/// At fee4868 a row says "done by alice".
 #[test]
 fn a_newline_in_a_mount_path_makes_no_row_of_the_history() {
     needs!(pods);

@@ -1,8 +1,7 @@
 //! `disk format`: what is there is shown first, and lost only by a person's deliberate word.
 
-use crate::checks::{digest, layers_at, only_mount_at};
+use crate::checks::{digest, only_mount_at};
 use crate::files;
-use crate::support::output_of;
 use crate::volume::{Volume, make_folder};
 
 /// As a GPT and some RAIDs have a copy of their label at the end: no mkfs writes there.
@@ -52,35 +51,4 @@ fn a_disk_in_use_is_not_formatted() {
     let told = node.verb(&["format", "unknown-volume"]).unwrap_err();
     assert!(told.contains("no volume goes by the name"), "{told}");
     volume.must_be_sound();
-}
-
-#[test]
-fn a_format_that_was_killed_loses_no_more_than_was_given_up() {
-    needs!(mounts, seams);
-    for step in ["format.intent", "format.wiped", "stage.format.made"] {
-        let (node, volume) = Volume::on_a_node("ext4", "64M");
-        volume.bring();
-        files::write_synced(&volume.global().join("f"), b"given up");
-        volume.take_away();
-        node.must(volume.attach());
-        let mut command = node.command(["format", &volume.id, "--yes"]);
-        command.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
-        assert!(!output_of(&mut command).status.success(), "{step}");
-        make_folder(&volume.global());
-        if step == "format.wiped" {
-            // Half of what was given up is there still, and looks like a user's data.
-            let message = node.fails(volume.stage());
-            assert!(
-                message.contains("unknown data") && message.contains("disk format"),
-                "{message}"
-            );
-            node.verb(&["format", &volume.id, "--yes"]).unwrap();
-        }
-        node.must(volume.stage());
-        assert_eq!(layers_at(&volume.global()), 1);
-        // Before anything was overwritten the old file system is still whole, and is kept.
-        assert_eq!(volume.global().join("f").exists(), step == "format.intent", "{step}");
-        volume.ends();
-        volume.must_be_sound();
-    }
 }

@@ -128,7 +128,6 @@ fn a_pod_that_came_later_has_the_whole_time() {
     container.die();
     let message = is_refused(&node, 70, &volume.unstage());
     assert!(message.contains(second.uid()), "{message}");
-    // At fee4868 the second call for the new reason is consented to.
     is_refused(&node, 70, &volume.unstage());
     assert_eq!(layers_at(&volume.global()), 1);
     volume.ends_with(&first, later_one);

@@ -7,7 +7,7 @@ use crate::heal::{goes_on, pull};
 use crate::holders::{Holder, run};
 use crate::scene::{Scene, scene};
 use crate::support::pods::{Naming, Order, Plan, Pod};
-use crate::support::{Answer, DISK, Node, output_of, spawn};
+use crate::support::{DISK, Node, output_of};
 use crate::switch::kinds::propagate;
 use crate::volume::{Call, Volume, make_folder};
 use nix::mount::MsFlags;
@@ -284,59 +284,6 @@ fn a_loop_device_and_an_exclusive_opener_are_named() {
     drop(alone);
     fs::remove_dir(volume.global()).unwrap();
     nothing_is_left(&node, &[&volume]);
-}
-
-/// A container starts or dies at any moment of an unmount: it never loses its volume.
-#[test]
-fn a_container_that_comes_or_goes_during_an_unmount_is_never_robbed() {
-    needs!(pods);
-    let rounds = std::env::var("GUARD_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60u32);
-    let node = Node::new();
-    let pod = Pod::new(Naming::Cgroupfs);
-    let volume = Volume::create(&node, "ext4", "64M");
-    volume.bring();
-    let folder = volume.pod(pod.uid());
-    make_folder(&folder);
-    let (mut kept, mut passed) = (0, 0);
-    for round in 0..rounds {
-        node.must(volume.publish(pod.uid()));
-        let delay = Duration::from_micros(u64::from(round) * 733 % 25_000);
-        // Which comes first: the container, or the call that is told that there is none.
-        let comes_first = round % 2 == 0;
-        let early = comes_first.then(|| pod.container_with(&folder));
-        let (call, output) = spawn(node.command(volume.unpublish(pod.uid())));
-        std::thread::sleep(delay);
-        let dies = round % 4 == 0;
-        let container = match early {
-            Some(container) if dies => {
-                container.die();
-                None
-            }
-            Some(container) => Some(container),
-            None => Some(pod.container_with(&folder)),
-        };
-        // A late one may have found the folder after it was unmounted.
-        let has_it = || container.as_ref().is_some_and(|one| one.sees("/data/lost+found").exists());
-        let was_given = has_it();
-        let answer = Answer::finish(call, output);
-        let is_success = answer.json["status"] == "Success";
-        if was_given {
-            assert!(has_it(), "round {round}: it lost its mount: {}", answer.text);
-            assert_eq!(layers_at(&folder), usize::from(!is_success), "{round}: {}", answer.text);
-            let message = node.fails(volume.unstage());
-            assert!(message.contains(pod.uid()), "round {round}: {message}");
-            kept += 1;
-        }
-        if let Some(container) = container {
-            container.die();
-        }
-        node.must(volume.unpublish(pod.uid()));
-        assert_eq!(layers_at(&folder), 0);
-        passed += 1;
-    }
-    println!("{kept} kept, {passed} passed");
-    assert!(kept > 0 && passed > 0, "{kept} kept, {passed} passed");
-    volume.ends();
 }
 
 /// The window itself, held open: the container starts between the guard and the unmount.

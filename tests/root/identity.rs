@@ -9,7 +9,6 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::mpsc::TryRecvError;
 
 /// A volume that was formatted, holds a file with its own id, and is attached and unmounted.
 fn written(node: &Node, id: &str, fs_type: &str) -> String {
@@ -121,38 +120,6 @@ fn root_disk() -> PathBuf {
     let other =
         names.filter_map(|name| name.into_string().ok()).find(|name| !name.starts_with("loop"));
     Path::new("/dev").join(other.unwrap_or_else(|| "zero".to_owned()))
-}
-
-#[test]
-fn a_link_that_is_swapped_all_the_time_changes_nothing() {
-    needs!(mounts);
-    let node = Node::new();
-    let json = written(&node, "right", "ext4");
-    written(&node, "wrong", "ext4");
-    let (link, global) = (node.link("right"), node.global("right"));
-    let targets = ["right", "wrong"].map(|id| Path::new("/dev").join(node.letter(id).unwrap()));
-    let (test_goes_on, test) = std::sync::mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        // Gone at the end of the scope, also when this thread panics: then the swapping ends.
-        let _test_goes_on = test_goes_on;
-        scope.spawn(|| {
-            let test = test;
-            for round in 0.. {
-                if test.try_recv() == Err(TryRecvError::Disconnected) {
-                    break;
-                }
-                let beside = link.with_extension("swap");
-                relink(&beside, &targets[round % 2]);
-                fs::rename(&beside, &link).unwrap();
-            }
-        });
-        for _ in 0..20 {
-            node.must(["waitforattach", "", &json]);
-            node.must(["mountdevice", global.to_str().unwrap(), "", &json]);
-            assert_eq!(id_at(&global), "right");
-            node.must(["unmountdevice", global.to_str().unwrap()]);
-        }
-    });
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::checks::{backing_file, nothing_is_left, number_of, only_mount_at};
 use crate::files;
 use crate::support::{Node, output_of};
 use crate::volume::{POD, Volume};
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -73,55 +73,6 @@ fn volumes_that_swap_letters_keep_their_data() {
         for volume in volumes {
             volume.take_away();
         }
-    }
-    nothing_is_left(&node, &[&volumes[0], &volumes[1]]);
-}
-
-/// kubelet hands over the device it remembers; after a reboot that may be another volume's.
-#[test]
-fn a_remembered_device_of_another_volume_is_not_followed() {
-    needs!(mounts);
-    let node = Node::new();
-    let (ours, other) =
-        (Volume::create(&node, "ext4", "16M"), Volume::create(&node, "ext4", "16M"));
-    node.must(ours.attach());
-    node.must(other.attach());
-    let other_device = format!("/dev/{}", other.letter());
-    let reply = node.must(ours.wait(&other_device));
-    assert_eq!(reply["device"], ours.link().to_str().unwrap());
-    let mut stage = ours.stage();
-    stage[2] = other_device;
-    crate::volume::make_folder(&ours.global());
-    node.must(stage);
-    assert_eq!(only_mount_at(&ours.global()).number, number_of(&ours.letter()));
-    ours.take_away();
-    node.must(other.detach());
-    nothing_is_left(&node, &[&ours, &other]);
-}
-
-/// The link carries 20 characters of the id, as virtio does: two volumes can share it.
-#[test]
-fn volumes_that_share_a_link_are_not_mixed_up() {
-    needs!(mounts);
-    let node = Node::new();
-    let mut volumes = [(); 2].map(|()| Volume::create(&node, "ext4", "16M"));
-    let twin = format!("{}-other", &volumes[0].id[..20]);
-    node.create(&twin, "16M");
-    volumes[1].id = twin;
-    for volume in &volumes {
-        node.must(volume.attach());
-    }
-    for volume in &volumes {
-        let device = node.must(volume.wait(""))["device"].as_str().unwrap().to_owned();
-        let letter = fs::canonicalize(&device).unwrap();
-        let letter = letter.file_name().unwrap().to_str().unwrap();
-        assert_eq!(backing_file(letter), volume.image().to_str().unwrap(), "{device}");
-        crate::volume::make_folder(&volume.global());
-        node.must(volume.stage());
-        assert_eq!(only_mount_at(&volume.global()).number, number_of(letter));
-    }
-    for volume in &volumes {
-        volume.take_away();
     }
     nothing_is_left(&node, &[&volumes[0], &volumes[1]]);
 }

@@ -22,21 +22,9 @@ fn an_xfs_volume_lives_twice_under_two_letters() {
 }
 
 #[test]
-fn an_ext3_volume_lives_twice_under_two_letters() {
-    needs!(mounts);
-    live("ext3", "64M", "ext3");
-}
-
-#[test]
 fn a_btrfs_volume_lives_twice_under_two_letters() {
     needs!(mounts);
     live("btrfs", "256M", "btrfs");
-}
-
-#[test]
-fn a_volume_without_a_wish_becomes_ext4_and_lives_twice() {
-    needs!(mounts);
-    live("", "64M", "ext4");
 }
 
 fn live(fs_type: &'static str, size: &str, becomes: &str) {

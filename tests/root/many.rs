@@ -84,30 +84,3 @@ fn pods_of_one_volume_come_and_go_at_once() {
     assert_eq!(files::read_to_string(volume.global().join("uid-7")).unwrap(), "2");
     volume.ends();
 }
-
-/// The controller-manager asks for a volume at any time; on a small cluster on the same machine.
-#[test]
-fn different_calls_of_one_volume_do_not_disturb_each_other() {
-    needs!(mounts);
-    let node = Node::new();
-    for _ in 0..6 {
-        let volume = Volume::create(&node, "ext4", "16M");
-        node.must(volume.attach());
-        make_folder(&volume.global());
-        // So that every one of them has something to remember.
-        fs::remove_dir_all(node.own().join("state")).unwrap();
-        let calls = [volume.is_attached(), volume.wait(""), volume.stage()];
-        std::thread::scope(|scope| {
-            for call in calls.iter().cycle().take(18) {
-                let node = &node;
-                scope.spawn(move || node.must(call));
-            }
-        });
-        assert_eq!(layers_at(&volume.global()), 1);
-        let record = volume.record();
-        assert_eq!(record["name"], volume.pv, "{record}");
-        assert_eq!(record["was_mounted"], true, "{record}");
-        assert!(record["formatting"].is_null() && !record["staged"].is_null(), "{record}");
-        volume.ends();
-    }
-}

@@ -41,7 +41,6 @@ fn mounted_by_the_predecessor(node: &Node, idle: &str) -> Volume {
     volume
 }
 
-/// At fee4868 the idle volume of that id is detached, and the one that was mounted stays.
 #[test]
 fn the_volume_that_was_mounted_is_the_one_that_is_detached() {
     needs!(mounts);
@@ -94,8 +93,6 @@ fn mounted_as(node: &Node, attached: Option<&str>, name: &str) -> Volume {
     volume
 }
 
-/// At 7ba4fed each of these detaches said Success, while the volume was mounted too, and left it attached: the
-/// cloud had its id for its name, and this machine's own index was not looked at.
 #[test]
 fn a_volume_that_was_attached_without_a_name_is_detached_by_the_one_it_was_mounted_under() {
     needs!(mounts);

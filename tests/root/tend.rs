@@ -43,7 +43,6 @@ pub fn ends_with(node: &Node, words: &[&str], status: i32) -> String {
 }
 
 /// What a process holds open stays on the lost disk: the heal is not whole, and says so.
-/// At fee4868 "left: on the dead disk until it is restarted" ends with exit status 0.
 #[test]
 fn what_is_still_held_is_in_the_exit_status_and_in_the_history() {
     needs!(pods);

@@ -19,7 +19,6 @@ fn command_in(message: &str, begin: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// At fee4868 `unmountdevice` names `disk release` only, also after it, and for ever.
 #[test]
 fn what_a_refused_unmountdevice_names_ends_it() {
     needs!(pods);
@@ -39,7 +38,6 @@ fn what_a_refused_unmountdevice_names_ends_it() {
     nothing_is_left(&node, &[&volume]);
 }
 
-/// At fee4868: "by whom cannot be seen; a process of this machine uses files below that folder".
 #[test]
 fn mounts_that_stand_on_the_volume_are_named_with_what_ends_them() {
     needs!(mounts);
@@ -66,7 +64,6 @@ fn mounts_that_stand_on_the_volume_are_named_with_what_ends_them() {
     volume.ends();
 }
 
-/// At fee4868 neither a mount nor a format says who.
 #[test]
 fn who_has_the_disk_for_himself_is_named_by_a_mount_and_by_a_format() {
     needs!(pods);
@@ -86,9 +83,7 @@ fn who_has_the_disk_for_himself_is_named_by_a_mount_and_by_a_format() {
     volume.ends();
 }
 
-/// Who lives in a container names places as he likes, and has as many as he likes. At fee4868 the
-/// refusal's reason had all of them: the record grew until it could not be read any more, and was
-/// "none".
+/// Who lives in a container names places as he likes, and has as many as he likes.
 #[test]
 fn a_tenants_many_long_names_neither_hide_the_way_out_nor_lose_the_record() {
     const MANY: usize = 400;

@@ -4,7 +4,6 @@
 use crate::checks::{layers_at, nothing_is_left, only_mount_at};
 use crate::files;
 use crate::holders::run;
-use crate::support::Node;
 use crate::volume::{Call, POD, Volume, make_folder};
 use std::fs;
 
@@ -71,8 +70,6 @@ fn a_new_file_system_has_the_options_of_its_volume() {
     assert!(!told.contains("has_journal"), "{told}");
 }
 
-/// At 7ba4fed the disk got the external journal of an ext file system, "mkfs said success, but loop8 shows
-/// Foreign(...)", and was foreign from then on.
 #[test]
 fn options_that_make_another_thing_than_was_asked_for_are_refused_and_write_nothing() {
     needs!(mounts);
@@ -174,25 +171,4 @@ fn an_xfs_is_mounted_beside_its_own_dead_mount() {
     assert_eq!(files::read(volume.global().join("f")).unwrap(), b"kept");
     node.must(volume.unpublish(POD));
     volume.ends();
-}
-
-/// Two live copies of one file system: nothing is proven dead, and the kernel's refusal stands.
-#[test]
-fn an_xfs_is_not_mounted_beside_a_living_copy() {
-    needs!(mounts);
-    let node = Node::new();
-    let one = Volume::create(&node, "xfs", "320M");
-    one.bring();
-    one.take_away();
-    let two = Volume::create(&node, "xfs", "320M");
-    fs::copy(one.image(), two.image()).unwrap();
-    one.bring();
-    node.must(two.attach());
-    make_folder(&two.global());
-    let message = node.fails(two.stage());
-    assert!(message.contains("has the same UUID"), "{message}");
-    assert_eq!(layers_at(&two.global()), 0);
-    node.must(two.detach());
-    one.take_away();
-    nothing_is_left(&node, &[&one, &two]);
 }
