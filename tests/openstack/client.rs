@@ -1,6 +1,5 @@
 //! A client of few lines, so that the server is tested without the driver's own.
 
-use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -16,19 +15,6 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         crate::server::http::header(&self.headers, name)
-    }
-
-    /// The body as JSON; null if it is none.
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_default()
-    }
-
-    /// The message of an error, whatever its form.
-    pub(crate) fn message(&self) -> String {
-        let body = self.json();
-        let inner = body.as_object().and_then(|body| body.values().next()).cloned();
-        let text = inner.unwrap_or_default()["message"].as_str().map(str::to_owned);
-        text.unwrap_or_else(|| String::from_utf8_lossy(&self.body).into_owned())
     }
 }
 

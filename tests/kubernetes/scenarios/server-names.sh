@@ -98,7 +98,8 @@ openstack_begins() {
 {"servers": [{"name": "$server_name", "id": "$server"}], "metadata_of": "$server_name", "hook": "$cloud/hook",
  "volumes": [{"name": "data", "id": "$volume", "size": 1}]}
 JSON
-    start openstack /opt/release/openstack serve --script "$cloud/script" --ready-file "$cloud/url" --until-killed
+    CLOUD_SCRIPT=$cloud/script CLOUD_URL=$cloud/url \
+        start openstack /opt/release/openstack --ignored --exact serve::until_killed
     until_true 20 test -s "$cloud/url" || fail 'the cloud does not answer'
     mv "$driver_config" "$cloud/config.before"
     (umask 077 && cat >"$driver_config") <<TOML

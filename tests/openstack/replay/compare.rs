@@ -18,15 +18,8 @@ static AUDIT: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("^[A-Za-z0-9_-]{22}$").expect("a pattern"));
 
 /// The ports of the recorded services, and the same services' paths at our one port.
-const SERVICES: [(&str, &str); 7] = [
-    (":5001", "/identity"),
-    (":5000", "/identity"),
-    (":8774", "/compute"),
-    (":8776", "/volume"),
-    (":8778", "/placement"),
-    (":9696", "/network"),
-    (":9292", "/image"),
-];
+const SERVICES: [(&str, &str); 4] =
+    [(":5001", "/identity"), (":5000", "/identity"), (":8774", "/compute"), (":8776", "/volume")];
 
 /// Where a recorded target is at our server.
 pub(super) fn our_target(target: &str) -> String {
@@ -109,8 +102,6 @@ impl Mask {
         for (name, value) in recorded {
             let ours = answer.header(name);
             let same = match name.as_str() {
-                // Spaces in JSON are a matter of taste.
-                "Content-Length" => ours.is_some(),
                 // The recorder has cut it and noted its length.
                 "X-Subject-Token" => ours.is_some_and(|ours| {
                     value.starts_with(&ours[..7])
@@ -165,7 +156,8 @@ pub(super) fn names_in(text: &str) -> BTreeSet<String> {
 }
 
 /// What is alike and what is not: a comparison that finds nothing proves nothing.
-pub(super) fn bites() {
+#[test]
+fn the_comparison_bites() {
     const OURS: &str = "11111111-1111-4111-8111-111111111111";
     const OTHER: &str = "22222222-2222-4222-8222-222222222222";
     let mask =

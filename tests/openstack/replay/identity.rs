@@ -3,19 +3,12 @@
 use super::scene::{FIRST, Scene};
 use std::time::Duration;
 
-pub(super) fn keystone() {
+#[test]
+fn keystone() {
     let mut scene = Scene::new('A', &[]);
     set_up(&mut scene);
-    scene.play(&["A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9"]);
-    let unscoped = token_of(&scene);
-    scene.play(&["A9b"]);
-    scene.token("unscoped", unscoped);
-    scene.play_as("unscoped", "A10");
-    scene.play_as("unscoped", "A11");
-    scene.play(&[
-        "A12", "A13", "A14", "A15", "A16", "A17", "A18", "A19", "A20", "A21", "A22", "A23",
-    ]);
-    for case in ["A24", "A25", "A26", "A27", "A28"] {
+    scene.play(&["A1", "A3", "A5", "A9b", "A12", "A14", "A15", "A16", "A17"]);
+    for case in ["A25", "A27"] {
         scene.play_as("wrong", case);
     }
 
@@ -26,18 +19,11 @@ pub(super) fn keystone() {
     scene.play(&["A29"]);
     let short = token_of(&scene);
     scene.token("short", short);
-    scene.play_as("short", "A30");
     scene.pass(3000);
-    for case in ["A31", "A32", "A33"] {
+    for case in ["A31", "A32"] {
         scene.play_as("short", case);
     }
     scene.server.world().settings.token_lifetime = lifetime;
-
-    let revoked = scene.server.world().token("demo", "demo");
-    scene.token("subject", revoked.clone());
-    scene.play(&["A34"]);
-    scene.token("revoked", revoked);
-    scene.play_as("revoked", "A35");
 
     scene.play(&["A37"]);
     scene.server.world().identity.trusts.clear();
@@ -57,7 +43,7 @@ fn set_up(scene: &mut Scene) {
     "demopass".clone_into(&mut trustee.password);
     drop(world);
     scene.call("<APPCRED>", &credential);
-    // The trust that was created in A36.
+    // The trust that the recorder had created.
     scene.call("57c228b5658e4236b9478f487014caad", &trust);
 }
 

@@ -1,7 +1,7 @@
 //! Building a world, and making its views disagree.
 
 use super::clock::Clock;
-use super::compute::{Host, Row, Server};
+use super::compute::{Row, Server};
 use super::hook::Hook;
 use super::ids;
 use super::storage::{Attachment, Volume};
@@ -83,7 +83,6 @@ impl World {
             updated: now,
             rows: Vec::new(),
             actions: Vec::new(),
-            host: Host::Up,
         });
         self.compute.servers.last_mut().expect("just added")
     }
@@ -170,9 +169,7 @@ impl World {
         let prefix = self.settings.device_prefix.clone();
         let server = self.server_mut(server);
         let device = server.free_device(&prefix);
-        let (tag, uuid) = (None, ids::uuid());
-        let delete_on_termination = false;
-        server.rows.push(Row { volume, device, attachment, uuid, tag, delete_on_termination });
+        server.rows.push(Row { volume, device, attachment });
     }
 
     /// Only Nova's view: the row of a volume is gone.

@@ -2,10 +2,10 @@
 
 use super::clock::{Style, stamp};
 use super::fault::{Cut, Fault, page};
+use super::handle;
 use super::http::{Request, Response};
-use super::route::{Route, Service};
+use super::route::Route;
 use super::shared::{Shared, lock};
-use super::{control, handle};
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -97,10 +97,6 @@ fn exchange(shared: &Shared, request: &Request, stream: &mut dyn Stream) -> io::
         Response::new(404, "text/html", page(404)).write(stream)?;
         return Ok(Next::Request);
     };
-    if route.service == Service::Control {
-        control::answer(shared, request, &route).write(stream)?;
-        return Ok(Next::Request);
-    }
     let place = shared.traffic().arrive(request, &route);
     // Counted as answered before the client can see it, or its next request could come first.
     let leave = |status| shared.traffic().leave(place, status);
@@ -132,8 +128,7 @@ fn answer(
     }
     let fault = Fault::take(&mut shared.world().faults, request, route).unwrap_or_default();
     thread::sleep(Duration::from_millis(fault.delay));
-    let down = route.service == Service::Storage && shared.world().settings.storage_down;
-    if down || fault.cut == Some(Cut::Before) {
+    if fault.cut == Some(Cut::Before) {
         hold(shared, &fault, stream);
         return None;
     }
@@ -142,7 +137,7 @@ fn answer(
             if fault.take_effect {
                 handle::answer(shared, request, route);
             }
-            reply.response(&shared.world().clock)
+            reply.response()
         }
         None => handle::answer(shared, request, route),
     };
@@ -173,8 +168,7 @@ fn deliver(
         leave();
         return pour(response, fault, stream);
     }
-    let length = i64::try_from(response.body.len()).unwrap_or(0) + fault.length;
-    let mut piece = response.head(usize::try_from(length).unwrap_or(0));
+    let mut piece = response.head();
     let cut = fault.cut == Some(Cut::Middle);
     let body = &response.body[..if cut { response.body.len() / 2 } else { response.body.len() }];
     if fault.trickle == 0 {
@@ -190,8 +184,7 @@ fn deliver(
     leave();
     stream.write_all(&piece)?;
     stream.flush()?;
-    let close = cut || fault.close || fault.length != 0;
-    Ok(if close { Next::Close } else { Next::Request })
+    Ok(if cut { Next::Close } else { Next::Request })
 }
 
 /// A body without an end: JSON that only begins, for as long as the client takes it.

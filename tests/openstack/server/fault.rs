@@ -1,15 +1,12 @@
 //! What goes wrong on the wire: answers of proxies, lost answers, cut and slow connections.
 
-use super::clock::{Clock, Style, stamp};
 use super::http::{Request, Response};
 use super::route::Route;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A fault: which requests it meets, and what becomes of them.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a trouble of its own")]
 pub struct Fault {
     /// `POST`, or `*` for any.
@@ -41,15 +38,10 @@ pub struct Fault {
     pub trickle: u64,
     /// A body that has no end, in chunks, with `trickle` between them.
     pub endless: bool,
-    /// Add so much to `Content-Length`; the connection closes after the body.
-    pub length: i64,
-    /// Close the connection after a whole answer, without a word about it.
-    pub close: bool,
 }
 
 /// Where a connection is cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// Before the request takes effect.
     Before,
@@ -60,18 +52,12 @@ pub enum Cut {
 }
 
 /// An answer that no service gave.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone)]
 pub struct Scripted {
     pub status: u16,
-    #[serde(default)]
     pub headers: Vec<(String, String)>,
     /// JSON, or a text as it is.
-    #[serde(default)]
     pub body: Value,
-    /// `Retry-After` as a date so many seconds from now.
-    #[serde(default)]
-    pub retry_at: Option<i64>,
 }
 
 impl Fault {
@@ -145,7 +131,7 @@ impl Fault {
     /// Answers a status with a body; a text is sent as HTML, as proxies do.
     #[must_use]
     pub fn reply(mut self, status: u16, body: Value) -> Self {
-        self.reply = Some(Scripted { status, headers: Vec::new(), body, retry_at: None });
+        self.reply = Some(Scripted { status, headers: Vec::new(), body });
         self
     }
 
@@ -172,15 +158,6 @@ impl Fault {
         self
     }
 
-    /// The answer says when to come again, as a date.
-    #[must_use]
-    pub fn retry_at(mut self, seconds: i64) -> Self {
-        if let Some(reply) = &mut self.reply {
-            reply.retry_at = Some(seconds);
-        }
-        self
-    }
-
     /// The service acts before the scripted answer is given.
     #[must_use]
     pub fn after_effect(mut self) -> Self {
@@ -199,20 +176,6 @@ impl Fault {
     #[must_use]
     pub fn endless(mut self) -> Self {
         self.endless = true;
-        self
-    }
-
-    /// The answer's length is said wrong by so much.
-    #[must_use]
-    pub fn length(mut self, by: i64) -> Self {
-        self.length = by;
-        self
-    }
-
-    /// The connection closes after the answer.
-    #[must_use]
-    pub fn close(mut self) -> Self {
-        self.close = true;
         self
     }
 
@@ -256,7 +219,7 @@ impl Fault {
 
 impl Scripted {
     /// The answer as HTTP.
-    pub fn response(&self, clock: &Clock) -> Response {
+    pub fn response(&self) -> Response {
         let (kind, body) = match &self.body {
             Value::Null => ("text/plain", String::new()),
             Value::String(text) => ("text/html", text.clone()),
@@ -266,9 +229,6 @@ impl Scripted {
         for (name, value) in &self.headers {
             response.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
             response = response.with(name, value.as_str());
-        }
-        if let Some(seconds) = self.retry_at {
-            response = response.with("Retry-After", stamp(clock.unix() + seconds, Style::Http));
         }
         response
     }

@@ -99,7 +99,7 @@ pub fn answer(shared: &Shared, request: &Request, route: &Route) -> Response {
     let keystone = format!("{}/identity/v3", shared.base);
     let mut world = shared.world();
     let version = match route.service {
-        Service::Identity | Service::Metadata | Service::Control => Ok(None),
+        Service::Identity | Service::Metadata => Ok(None),
         Service::Compute => version(request, "compute", 2, world.settings.compute_versions),
         Service::Storage => version(request, "volume", 3, world.settings.storage_versions),
     };
@@ -133,7 +133,7 @@ pub fn answer(shared: &Shared, request: &Request, route: &Route) -> Response {
         Outcome::Wait(ticket) => wait_for_host(shared, &asked, ticket),
     };
     if let Err(refusal) = &answer
-        && matches!(refusal.form, Form::Token | Form::Router | Form::Versionless)
+        && refusal.form == Form::Token
     {
         dress.version = None;
     }
@@ -148,8 +148,8 @@ fn wait_for_host(shared: &Shared, asked: &Asked<'_>, ticket: compute::attach::Ti
         if world.is_answered(&ticket) {
             return world.finish_attach(asked, ticket);
         }
-        if world.is_late(&ticket) || shared.is_stopping() {
-            return Err(world.give_up_attach(&ticket));
+        if shared.is_stopping() {
+            return Err(Refusal::new(500, "the server stops"));
         }
         world = world.wait(Duration::from_millis(20));
     }
@@ -166,20 +166,13 @@ fn version(
     major: u32,
     (lowest, highest): (u32, u32),
 ) -> Result<Option<String>, (Option<String>, Refusal)> {
-    let old = request.header("X-OpenStack-Nova-API-Version").filter(|_| word == "compute");
     let header = request.header("OpenStack-API-Version").unwrap_or_default();
     let of_word = |text: &str| text.trim().strip_prefix(word).map(|rest| rest.trim().to_owned());
-    let wanted = header.split(',').find_map(of_word).or_else(|| old.map(str::to_owned));
+    let wanted = header.split(',').find_map(of_word);
     let Some(wanted) = wanted else { return Ok(Some(format!("{major}.{lowest}"))) };
-    if wanted == "latest" {
-        return Ok(Some(format!("{major}.{highest}")));
-    }
     let parts = wanted.split_once('.').map(|(a, b)| (a.parse::<u32>(), b.parse::<u32>()));
     let Some((Ok(asked_major), Ok(minor))) = parts else {
-        let text = format!(
-            "API Version String {wanted} is of invalid format. Must be of format MajorNum.MinorNum."
-        );
-        return Err((None, Refusal::bad(text).form(Form::Versionless)));
+        return Err((None, Refusal::bad("API Version String is of invalid format.")));
     };
     if asked_major != major || minor < lowest || minor > highest {
         let text = format!(

@@ -2,8 +2,7 @@
 //! connection, bodies with a length.
 //!
 //! By hand and not by hyper: hyper drops the work of a client that hangs up, which a service finishes
-//! all the same, and writes no wrong length, no surplus byte, no silent end of a connection that is
-//! kept: the faults that are asked of this server.
+//! all the same, and ends no answer in its middle.
 
 use percent_encoding::percent_decode_str;
 use reqwest::StatusCode;
@@ -20,8 +19,6 @@ pub struct Request {
     pub method: String,
     /// The path's segments, percent-decoded, empty ones left out.
     pub path: Vec<String>,
-    /// Whether the path ended in a slash.
-    pub trailing_slash: bool,
     /// The query, percent-decoded; a name without a value has an empty one.
     pub query: Vec<(String, String)>,
     /// The target as it was written.
@@ -85,7 +82,6 @@ impl Request {
         Self {
             method: method.to_owned(),
             path: path.split('/').filter(|s| !s.is_empty()).map(decode).collect(),
-            trailing_slash: path.ends_with('/'),
             query: form_urlencoded::parse(query.as_bytes()).into_owned().collect(),
             target: target.to_owned(),
             headers,
@@ -125,12 +121,13 @@ impl Response {
         self
     }
 
-    /// The head, with a length that a fault may have made wrong.
-    pub fn head(&self, length: usize) -> Vec<u8> {
+    /// The head, with the body's length.
+    pub fn head(&self) -> Vec<u8> {
         let mut head = self.head_without_length();
         head.truncate(head.len() - 2);
         // RFC 9110: an answer with 204 has no body and no length.
         if self.status != 204 {
+            let length = self.body.len();
             head.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
         }
         head.extend_from_slice(b"\r\n");
@@ -149,7 +146,7 @@ impl Response {
 
     /// Writes all of it at once.
     pub fn write(&self, stream: &mut (impl Write + ?Sized)) -> io::Result<()> {
-        let mut all = self.head(self.body.len());
+        let mut all = self.head();
         all.extend_from_slice(&self.body);
         stream.write_all(&all)?;
         stream.flush()

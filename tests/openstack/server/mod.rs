@@ -30,7 +30,6 @@ pub mod build;
 pub mod clock;
 pub mod compute;
 pub mod connection;
-pub mod control;
 pub mod fault;
 pub mod handle;
 pub mod hook;
@@ -48,7 +47,6 @@ pub mod traffic;
 pub mod world;
 
 pub use clock::Clock;
-pub use compute::Host;
 pub use compute::host::{Failure, Plan};
 pub use connection::{Plain, Wrap};
 pub use fault::{Cut, Fault};
@@ -139,8 +137,8 @@ impl Server {
 
     /// One more failure after an answer.
     pub fn plan(&self, how: Failure, volume: &str) {
-        let volume = Some(volume.to_owned());
-        self.world().hosts.plans.push(Plan { volume, how, times: 1 });
+        let volume = volume.to_owned();
+        self.world().hosts.plans.push(Plan { volume, how });
     }
 
     /// Lets time pass at once.

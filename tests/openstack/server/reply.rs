@@ -45,8 +45,6 @@ impl Reply {
 pub struct Refusal {
     pub code: u16,
     pub message: String,
-    /// Keystone's 401 carries what methods there are (A18, A21).
-    pub identity: Option<Value>,
     /// Which of the forms the error takes.
     pub form: Form,
 }
@@ -56,17 +54,13 @@ pub struct Refusal {
 pub enum Form {
     /// The service's own.
     Service,
-    /// The token check in front of Nova and Cinder (A25 to A28).
+    /// The token check in front of Nova and Cinder (A25, A27).
     Token,
-    /// Nova's router, before any version is known (N8, N9).
-    Router,
-    /// Nova's version check fails before there is a version to name (B3).
-    Versionless,
 }
 
 impl Refusal {
     pub fn new(code: u16, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), identity: None, form: Form::Service }
+        Self { code, message: message.into(), form: Form::Service }
     }
 
     pub fn bad(message: impl Into<String>) -> Self {
@@ -132,12 +126,8 @@ impl Dress {
 
     fn refusal(&self, refusal: &Refusal) -> Response {
         let Refusal { code, message, .. } = refusal;
-        let own = matches!(refusal.form, Form::Service | Form::Versionless);
         let body = match (self.service, refusal.form) {
-            (_, Form::Router) => {
-                json!({"message": message, "code": format!("{code} {}", reason(*code)), "title": reason(*code)})
-            }
-            (Service::Compute | Service::Storage, Form::Service | Form::Versionless) => {
+            (Service::Compute | Service::Storage, Form::Service) => {
                 let mut inner = json!({"code": code, "message": message});
                 if *code == 413 {
                     inner["retryAfter"] = json!("0");
@@ -145,15 +135,11 @@ impl Dress {
                 json!({fault_name(*code): inner})
             }
             _ => {
-                let mut inner = json!({"code": code, "message": message, "title": reason(*code)});
-                if let Some(identity) = &refusal.identity {
-                    inner["identity"] = identity.clone();
-                }
-                json!({"error": inner})
+                json!({"error": {"code": code, "message": message, "title": reason(*code)}})
             }
         };
         // Nova's own errors name a character set, all others do not (B9 against G3).
-        let nova = self.service == Service::Compute && own;
+        let nova = self.service == Service::Compute && refusal.form == Form::Service;
         let kind = if nova { "application/json; charset=UTF-8" } else { "application/json" };
         let mut response = Response::new(*code, kind, body.to_string());
         if *code == 401 {
@@ -173,7 +159,7 @@ impl Dress {
             Service::Identity => return response.with("Vary", "X-Auth-Token"),
             Service::Compute => "compute",
             Service::Storage => "volume",
-            Service::Metadata | Service::Control => return response,
+            Service::Metadata => return response,
         };
         response = response.with("X-Compute-Request-Id", self.request.as_str());
         if let Some(version) = &self.version {

@@ -9,16 +9,13 @@
 use super::http::Request;
 
 /// The services.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
     Identity,
     Compute,
     Storage,
     /// Tells a server who it is.
     Metadata,
-    /// The test's own door to the server.
-    Control,
 }
 
 impl Service {
@@ -29,7 +26,6 @@ impl Service {
             Self::Compute => "compute",
             Self::Storage => "volume",
             Self::Metadata => "metadata",
-            Self::Control => "control",
         }
     }
 }
@@ -65,7 +61,6 @@ impl Route {
                         "compute" => break Service::Compute,
                         "volume" => break Service::Storage,
                         "openstack" => break Service::Metadata,
-                        "control" => break Service::Control,
                         "internal" | "admin" | "public" => interface = Some(word.to_owned()),
                         _ if region.is_none() => region = Some(word.to_owned()),
                         _ => return None,
@@ -76,14 +71,11 @@ impl Route {
         if region.is_some() && service == Service::Identity && request.path.len() == 1 {
             return None;
         }
-        let version = match (service, segments.peek()) {
-            (Service::Control, _) | (_, None) => None,
-            _ => segments.next().map(str::to_owned),
-        };
+        let version = segments.next().map(str::to_owned);
         let mut rest: Vec<String> = segments.map(str::to_owned).collect();
         // Cinder's paths name the project; Nova's may, as a Keystone id of 32 digits.
         let project = match service {
-            Service::Storage if !rest.is_empty() && !is_collection(&rest[0]) => true,
+            Service::Storage => !rest.is_empty(),
             Service::Compute => rest.first().is_some_and(|word| is_keystone_id(word)),
             _ => false,
         }
@@ -115,11 +107,6 @@ impl Route {
         }
         label
     }
-}
-
-/// The words that follow Cinder's version directly when the project is left out (3.67).
-fn is_collection(word: &str) -> bool {
-    matches!(word, "volumes" | "attachments" | "snapshots" | "types" | "limits")
 }
 
 fn is_keystone_id(word: &str) -> bool {

@@ -2,7 +2,6 @@
 
 use super::http::Request;
 use super::route::{Route, Service};
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -19,10 +18,8 @@ pub struct Traffic {
 }
 
 /// One request.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Entry {
-    /// Milliseconds since the start.
-    pub at: f64,
     pub service: Service,
     pub region: Option<String>,
     pub interface: Option<String>,
@@ -37,12 +34,11 @@ pub struct Entry {
     pub volume: Option<String>,
     /// The answer's status; none if there was none.
     pub status: Option<u16>,
-    #[serde(skip)]
     arrived: Duration,
 }
 
 /// Figures about what came in.
-#[derive(Debug, Clone, Default, Serialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
     pub total: u64,
     /// By method and route.
@@ -88,9 +84,7 @@ impl Traffic {
         self.most_open = self.most_open.max(self.open);
         let arrived = self.start.elapsed();
         let version = request.header("OpenStack-API-Version");
-        let version = version.or_else(|| request.header("X-OpenStack-Nova-API-Version"));
         self.log.push(Entry {
-            at: arrived.as_secs_f64() * 1e3,
             service: route.service,
             region: route.region.clone(),
             interface: route.interface.clone(),

@@ -7,7 +7,6 @@ use super::fault::Fault;
 use super::hook::Hook;
 use super::identity::Identity;
 use super::storage::Storage;
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -30,7 +29,6 @@ pub struct World {
 }
 
 /// How the cloud behaves; all can be changed while the server runs.
-#[allow(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub delays: Delays,
@@ -40,8 +38,6 @@ pub struct Settings {
     pub addresses: BTreeMap<String, String>,
     /// How long a token lives.
     pub token_lifetime: Duration,
-    /// How long Nova and Cinder go on believing a token that was revoked (A35: not at all).
-    pub token_cache: Duration,
     /// Lowest and highest minor of compute 2.x.
     pub compute_versions: (u32, u32),
     /// Lowest and highest minor of volume 3.x.
@@ -52,14 +48,6 @@ pub struct Settings {
     pub max_disks: Option<usize>,
     /// Gigabytes that a project may have (G23).
     pub quota: u64,
-    /// How long Nova's API waits for a compute host (J4).
-    pub rpc_timeout: Duration,
-    /// Cinder's API does not answer (J1).
-    pub storage_down: bool,
-    /// Cinder asks Nova before it lets a user detach behind Nova's back (CVE-2023-2088, G13).
-    pub guard: bool,
-    /// Attach across availability zones.
-    pub cross_zone_attach: bool,
     /// Entries of one page of a list.
     pub page: usize,
     /// Requests per second above which a proxy answers 429.
@@ -72,8 +60,7 @@ pub struct Settings {
 }
 
 /// A proxy's limit.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone)]
 pub struct Limit {
     /// Requests in any one second.
     pub per_second: usize,
@@ -82,8 +69,7 @@ pub struct Limit {
 }
 
 /// How long each step of an attach or detach takes, in milliseconds.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Delays {
     /// The host reserves a device name; POST waits for it. Two requests race in this gap (C17).
     pub reserve: u64,
@@ -99,7 +85,7 @@ pub struct Delays {
     pub row: u64,
     /// From `extending` to what it was.
     pub extend: u64,
-    /// A deleted server's volumes become `available` (H2).
+    /// A deleted server's volumes become `available`.
     pub cleanup: u64,
 }
 
@@ -141,16 +127,11 @@ impl Default for Settings {
             regions: vec!["RegionOne".to_owned()],
             addresses: BTreeMap::new(),
             token_lifetime: Duration::from_secs(3600),
-            token_cache: Duration::ZERO,
             compute_versions: (1, 93),
             storage_versions: (0, 70),
             device_prefix: "/dev/sd".to_owned(),
             max_disks: None,
             quota: 5000,
-            rpc_timeout: Duration::from_secs(60),
-            storage_down: false,
-            guard: true,
-            cross_zone_attach: true,
             page: 1000,
             limit: None,
             metadata_of: None,

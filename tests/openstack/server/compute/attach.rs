@@ -3,68 +3,43 @@
 use super::super::handle::Asked;
 use super::super::reply::{Answer, Refusal, Reply};
 use super::super::world::World;
-use super::body::{self, Wanted};
+use super::Server;
+use super::body;
 use super::host::{Operation, Work};
-use super::{Host, Server};
 use serde_json::json;
 use std::time::Duration;
-
-/// Nova's words when it does not understand what came back from behind.
-const UNEXPECTED: &str = "Unexpected API Error. Please report this at \
-                          http://bugs.launchpad.net/nova/ and attach the Nova API log if possible.\n";
 
 /// An attach that waits for the host to reserve a device.
 #[derive(Debug)]
 pub struct Ticket {
     number: u64,
     server: String,
-    wanted: Wanted,
-    /// When Nova's API gives up waiting.
-    end: Duration,
+    volume: String,
 }
 
 impl World {
     /// The first half of an attach: all checks, then the host is asked for a device.
     pub fn begin_attach(&mut self, asked: &Asked<'_>, server: &str) -> Result<Ticket, Refusal> {
-        let wanted = body::read(&asked.request.body, asked.minor)?;
+        let wanted = body::read(&asked.request.body)?;
         asked.writer("os_compute_api:os-volumes-attachments:create")?;
         let known = self.server_asked(asked, server)?;
         check_state(asked, known, "attach_volume")?;
-        let volume = self.volume_for_nova(asked, &wanted.volume)?;
+        let volume = self.volume_asked(asked, &wanted)?;
         if volume.multiattach && asked.minor < 60 {
             return Err(Refusal::bad(
                 "Multiattach volumes are only supported starting with compute API version 2.60.",
             ));
         }
-        // Nova looks at its own rows first, also at ghosts (B13, B16, C4, C5, K3, K4).
-        let having = self.compute.servers_with(&wanted.volume);
+        // Nova looks at its own rows first, also at ghosts (B13, B16, C4, K3, K4).
+        let having = self.compute.servers_with(&wanted);
         if !volume.multiattach && !having.is_empty() {
             return Err(Refusal::bad(format!(
-                "Invalid volume: volume {} is already attached to instances: {}",
-                wanted.volume,
+                "Invalid volume: volume {wanted} is already attached to instances: {}",
                 having.join(", ")
             )));
         }
-        if !self.settings.cross_zone_attach && volume.zone != known.zone {
-            return Err(Refusal::bad(format!(
-                "Invalid volume: Instance {} and volume {} are not in the same availability_zone. \
-                 Instance is in {}. Volume is in {}",
-                known.name, wanted.volume, known.zone, volume.zone
-            )));
-        }
-        let work = Work::Reserve {
-            device: wanted.device.clone(),
-            tag: wanted.tag.clone(),
-            delete_on_termination: wanted.delete_on_termination,
-        };
-        let number = self.enqueue(operation(asked, server, &wanted.volume, work));
-        let end = self.clock.now() + self.settings.rpc_timeout;
-        Ok(Ticket { number, server: server.to_owned(), wanted, end })
-    }
-
-    /// Whether Nova's API has waited long enough.
-    pub fn is_late(&self, ticket: &Ticket) -> bool {
-        self.clock.now() >= ticket.end
+        let number = self.enqueue(operation(asked, server, &wanted, Work::Reserve));
+        Ok(Ticket { number, server: server.to_owned(), volume: wanted })
     }
 
     /// Whether the host has answered.
@@ -75,22 +50,13 @@ impl World {
         })
     }
 
-    /// The host did not answer in time; it will do its part when it is back (J4, K1).
-    pub fn give_up_attach(&mut self, ticket: &Ticket) -> Refusal {
-        if let Some(operation) = self.hosts.operations.get_mut(&ticket.number) {
-            operation.abandoned = true;
-        }
-        let class = "<class 'oslo_messaging.exceptions.MessagingTimeout'>";
-        Refusal::new(500, format!("{UNEXPECTED}{class}"))
-    }
-
     /// The second half: the volume is reserved at Cinder, the answer is given, the host goes on.
     pub fn finish_attach(&mut self, asked: &Asked<'_>, ticket: Ticket) -> Answer {
-        let Ticket { number, server, wanted, .. } = ticket;
+        let Ticket { number, server, volume } = ticket;
         let outcome = self.hosts.operations.remove(&number).and_then(|known| known.outcome);
         let gone = || Refusal::missing(format!("Instance {server} could not be found."));
         outcome.ok_or_else(gone)??;
-        let volume = &wanted.volume;
+        let volume = &volume;
         let reserved = self.storage.reserve(volume, &server).map_err(|refusal| {
             if let Some(server) = self.compute.server_mut(&server) {
                 server.rows.retain(|row| row.volume != *volume);
@@ -105,15 +71,9 @@ impl World {
         let known = self.compute.server_mut(&server).ok_or_else(gone)?;
         let row = known.row_mut(volume).ok_or_else(gone)?;
         row.attachment = Some(attachment.clone());
-        let mut shown = json!({
+        let shown = json!({
             "id": volume, "serverId": server, "volumeId": volume, "device": row.device,
         });
-        if asked.minor >= 70 {
-            shown["tag"] = json!(row.tag);
-        }
-        if asked.minor >= 79 {
-            shown["delete_on_termination"] = json!(row.delete_on_termination);
-        }
         // A server without a host keeps the reservation until it is unshelved.
         if known.vm_state != "shelved_offloaded" {
             self.begin_action(asked, &server, "attach_volume");
@@ -127,15 +87,12 @@ impl World {
         asked.writer("os_compute_api:os-volumes-attachments:delete")?;
         let known = self.server_asked(asked, server)?;
         check_shelved(asked, known, "detach_volume")?;
-        self.volume_for_nova(asked, volume)?;
+        self.volume_asked(asked, volume)?;
         let Some(row) = known.row(volume) else { return Err(not_attached(server, volume)) };
         if row.device.ends_with("da") {
             return Err(Refusal::bad("Cannot detach a root device volume"));
         }
         check_state(asked, known, "detach_volume")?;
-        if known.host == Host::Down {
-            return Err(Refusal::conflict("Service is unavailable at this time."));
-        }
         // Without a host Nova only tidies up, whatever Cinder calls the volume.
         if known.vm_state == "shelved_offloaded" {
             let attachment = known.row(volume).and_then(|row| row.attachment.clone());
@@ -155,19 +112,6 @@ impl World {
         self.enqueue(operation(asked, server, volume, Work::Detach));
         Ok(Reply::empty(202))
     }
-
-    /// A volume as Nova gets it from Cinder, with the token of the caller.
-    fn volume_for_nova(
-        &self,
-        asked: &Asked<'_>,
-        id: &str,
-    ) -> Result<&super::super::storage::Volume, Refusal> {
-        if self.settings.storage_down {
-            let class = "<class 'nova.exception.CinderConnectionFailed'>";
-            return Err(Refusal::new(500, format!("{UNEXPECTED}{class}")));
-        }
-        self.volume_asked(asked, id)
-    }
 }
 
 fn operation(asked: &Asked<'_>, server: &str, volume: &str, work: Work) -> Operation {
@@ -178,7 +122,6 @@ fn operation(asked: &Asked<'_>, server: &str, volume: &str, work: Work) -> Opera
         request: asked.id.clone(),
         outcome: None,
         recorded: Duration::ZERO,
-        abandoned: false,
     }
 }
 
@@ -193,7 +136,7 @@ pub fn not_attached(server: &str, volume: &str) -> Refusal {
     Refusal::missing(format!("Instance {server} is not attached to volume {volume}"))
 }
 
-/// Whether a server may be worked on: not locked, in a fit state, not busy (E, H1, N4, N6).
+/// Whether a server may be worked on: not locked, in a fit state, not busy (E, H1, N4).
 fn check_state(asked: &Asked<'_>, server: &Server, what: &str) -> Result<(), Refusal> {
     check_shelved(asked, server, what)?;
     if server.locked && !asked.token()?.is_admin() {

@@ -8,8 +8,6 @@
 use super::super::hook::Call;
 use super::super::reply::Refusal;
 use super::super::world::World;
-use super::Host;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -40,8 +38,6 @@ struct Due {
 struct Queue {
     waiting: VecDeque<u64>,
     running: Option<u64>,
-    /// Steps that fell due while the host did not answer.
-    stalled: Vec<Step>,
 }
 
 /// Something that a host does for a server.
@@ -56,14 +52,12 @@ pub struct Operation {
     pub outcome: Option<Result<(), Refusal>>,
     /// When Cinder has the reservation.
     pub recorded: Duration,
-    /// Nova's API no longer waits for it (J4).
-    pub abandoned: bool,
 }
 
 #[derive(Debug, Clone)]
 pub enum Work {
     /// Finds a device name and makes Nova's row.
-    Reserve { device: Option<String>, tag: Option<String>, delete_on_termination: bool },
+    Reserve,
     /// Plugs the disk of a Cinder attachment.
     Attach { attachment: String },
     /// Unplugs it.
@@ -79,7 +73,6 @@ pub enum Step {
     Unplug(u64),
     DropRow(u64),
     Extend { volume: String, size: u64, back: String },
-    Created { volume: String },
     Cleanup { volume: String, attachment: String },
 }
 
@@ -96,37 +89,20 @@ pub enum Purpose {
     Extend { volume: String, size: u64, back: String },
 }
 
-/// How a coming operation fails.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// How the next operation on a volume fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Only for this volume's id; none: for any.
-    #[serde(default)]
-    pub volume: Option<String>,
+    pub volume: String,
     pub how: Failure,
-    /// How many times; 0: always.
-    #[serde(default = "once")]
-    pub times: u64,
-}
-
-fn once() -> u64 {
-    1
 }
 
 /// The ways in which an operation fails after its request was answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// Cinder gives no connection; the attach is undone, seen is only `available` (D5).
-    AttachInitialize,
     /// The hypervisor fails; the attach is undone (D1).
     AttachDriver,
-    /// The attach never ends: `attaching` for good.
-    AttachStuck,
     /// The guest keeps the disk; rolled back to `in-use` (D9).
     DetachDriver,
-    /// The array keeps the connection: `detaching` for good, Nova keeps the row (D11).
-    DetachStuck,
     /// The extend ends in `error_extending`.
     Extend,
 }
@@ -138,19 +114,11 @@ impl Hosts {
         self.operations.retain(|_, operation| operation.server != server);
     }
 
-    /// Takes a planned failure, if there is one of these kinds for a volume.
-    pub fn failure(&mut self, volume: &str, kinds: &[Failure]) -> Option<Failure> {
-        let fits = |plan: &Plan| {
-            kinds.contains(&plan.how) && plan.volume.as_deref().is_none_or(|id| id == volume)
-        };
-        let at = self.plans.iter().position(fits)?;
-        let how = self.plans[at].how;
-        match self.plans[at].times {
-            0 => {}
-            1 => drop(self.plans.remove(at)),
-            _ => self.plans[at].times -= 1,
-        }
-        Some(how)
+    /// Takes a planned failure of this kind for a volume, if there is one.
+    pub fn takes_failure(&mut self, volume: &str, how: Failure) -> bool {
+        let fits = |plan: &Plan| plan.how == how && plan.volume == volume;
+        let at = self.plans.iter().position(fits);
+        at.map(|at| self.plans.remove(at)).is_some()
     }
 
     /// When the next step falls due.
@@ -183,11 +151,7 @@ impl World {
             let Some(first) = first else { break };
             let due = self.hosts.steps.swap_remove(first);
             self.hosts.moment = Some(due.at);
-            if let Some(server) = self.held_up(&due.step) {
-                self.hosts.queues.entry(server).or_default().stalled.push(due.step);
-            } else {
-                self.run_step(due.step);
-            }
+            self.run_step(due.step);
             self.hosts.moment = None;
         }
     }
@@ -208,7 +172,7 @@ impl World {
         let Some(operation) = self.hosts.operations.get(&number) else { return };
         let server = operation.server.clone();
         // A reservation that a request waits for stays until it was looked at.
-        if operation.outcome.is_none() || operation.abandoned {
+        if operation.outcome.is_none() {
             self.hosts.operations.remove(&number);
         }
         if let Some(queue) = self.hosts.queues.get_mut(&server) {
@@ -217,39 +181,7 @@ impl World {
         self.pump(&server);
     }
 
-    /// Changes whether a server's host answers; what waited goes on when it does again.
-    pub fn set_host(&mut self, server: &str, host: Host) {
-        let Some(known) = self.compute.server_mut(server) else { return };
-        known.host = host;
-        if host != Host::Up {
-            return;
-        }
-        let queue = self.hosts.queues.entry(server.to_owned()).or_default();
-        for step in std::mem::take(&mut queue.stalled) {
-            self.later(Duration::ZERO, step);
-        }
-        self.pump(server);
-    }
-
-    /// The server whose host is not there to do a step.
-    fn held_up(&self, step: &Step) -> Option<String> {
-        let (Step::Reserve(number)
-        | Step::Connect(number)
-        | Step::Plug(number)
-        | Step::Unplug(number)
-        | Step::DropRow(number)) = step
-        else {
-            return None;
-        };
-        let operation = self.hosts.operations.get(number)?;
-        let server = self.compute.server(&operation.server)?;
-        (server.host != Host::Up).then(|| server.id.clone())
-    }
-
     fn pump(&mut self, server: &str) {
-        if self.compute.server(server).is_some_and(|server| server.host != Host::Up) {
-            return;
-        }
         let Some(queue) = self.hosts.queues.get_mut(server) else { return };
         if queue.running.is_some() {
             return;
@@ -259,7 +191,7 @@ impl World {
         let delays = self.settings.delays;
         let Some(operation) = self.hosts.operations.get(&number) else { return };
         let (delay, step) = match operation.work {
-            Work::Reserve { .. } => (delays.reserve, Step::Reserve(number)),
+            Work::Reserve => (delays.reserve, Step::Reserve(number)),
             Work::Attach { .. } => (delays.reserved, Step::Connect(number)),
             Work::Detach => (delays.detaching, Step::Unplug(number)),
         };

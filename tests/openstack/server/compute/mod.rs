@@ -40,18 +40,6 @@ pub struct Server {
     /// The volumes that Nova believes are at the server; without the root disk.
     pub rows: Vec<Row>,
     pub actions: Vec<Action>,
-    pub host: Host,
-}
-
-/// The compute host of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Host {
-    Up,
-    /// Does not answer, but Nova has not noticed (J4).
-    Dead,
-    /// Does not answer, and Nova knows (J6, J7).
-    Down,
 }
 
 /// Nova's record of a volume at a server: a block device mapping.
@@ -62,9 +50,6 @@ pub struct Row {
     pub device: String,
     /// Cinder's attachment; none in a ghost (K1).
     pub attachment: Option<String>,
-    pub uuid: String,
-    pub tag: Option<String>,
-    pub delete_on_termination: bool,
 }
 
 impl Server {

@@ -1,7 +1,6 @@
 //! The steps of an attach and a detach at the host, and how they fail.
 
 use super::super::hook::{Action, Call};
-use super::super::ids;
 use super::super::reply::Refusal;
 use super::super::world::World;
 use super::Row;
@@ -18,11 +17,6 @@ impl World {
             Step::Unplug(number) => self.unplug(number),
             Step::DropRow(number) => self.drop_row(number),
             Step::Extend { volume, size, back } => self.extended(volume, size, back),
-            Step::Created { volume } => {
-                if let Some(volume) = self.storage.volume_mut(&volume) {
-                    volume.set_status("available");
-                }
-            }
             Step::Cleanup { volume, attachment } => {
                 self.storage.drop_attachment(&volume, &attachment);
             }
@@ -46,20 +40,13 @@ impl World {
     }
 
     fn try_reserve(&mut self, operation: &Operation) -> Result<(), Refusal> {
-        let Operation { server, volume, work, .. } = operation;
-        let Work::Reserve { device, tag, delete_on_termination } = work else { return Ok(()) };
+        let Operation { server, volume, .. } = operation;
         let (prefix, max) = (self.settings.device_prefix.clone(), self.settings.max_disks);
         let gone = || Refusal::missing(format!("Instance {server} could not be found."));
         let server = self.compute.server_mut(server).ok_or_else(gone)?;
         // The racing twin, and a second attach of a multiattach volume (C20, I5).
         if server.row(volume).is_some() {
             return Err(Refusal::bad(format!("Invalid volume: volume {volume} already attached")));
-        }
-        if let Some(device) = device
-            && server.rows.iter().any(|row| row.device == *device)
-        {
-            let text = format!("The supplied device path ({device}) is in use.");
-            return Err(Refusal::conflict(text));
         }
         // The root disk counts (M1).
         if let Some(max) = max.filter(|max| server.rows.len() + 2 > *max) {
@@ -71,15 +58,8 @@ impl World {
                 ),
             ));
         }
-        let device = device.clone().unwrap_or_else(|| server.free_device(&prefix));
-        server.rows.push(Row {
-            volume: volume.clone(),
-            device,
-            attachment: None,
-            uuid: ids::uuid(),
-            tag: tag.clone(),
-            delete_on_termination: *delete_on_termination,
-        });
+        let device = server.free_device(&prefix);
+        server.rows.push(Row { volume: volume.clone(), device, attachment: None });
         Ok(())
     }
 
@@ -92,8 +72,7 @@ impl World {
             let mut others = volume.attachments.iter().filter(|known| known.id != *attachment);
             others.any(|known| known.server == operation.server && known.is_complete())
         });
-        let failure = self.hosts.failure(volume, &[Failure::AttachInitialize]);
-        if twin || failure.is_some() {
+        if twin {
             self.undo_attach(number);
             return;
         }
@@ -104,12 +83,12 @@ impl World {
 
     fn plug(&mut self, number: u64) {
         let Some(operation) = self.operation(number) else { return };
-        let kinds = [Failure::AttachDriver, Failure::AttachStuck];
-        match self.hosts.failure(&operation.volume, &kinds) {
-            Some(Failure::AttachStuck) => self.finish(number),
-            Some(_) => self.undo_attach(number),
-            None if self.hook.is_some() => self.call_hook(Action::Attach, number, &operation),
-            None => self.plugged(number),
+        if self.hosts.takes_failure(&operation.volume, Failure::AttachDriver) {
+            self.undo_attach(number);
+        } else if self.hook.is_some() {
+            self.call_hook(Action::Attach, number, &operation);
+        } else {
+            self.plugged(number);
         }
     }
 
@@ -174,21 +153,12 @@ impl World {
 
     fn unplug(&mut self, number: u64) {
         let Some(operation) = self.operation(number) else { return };
-        let Operation { server, volume, request, .. } = &operation;
-        let row = self.compute.server(server).and_then(|server| server.row(volume));
-        // A ghost has no connection that could be ended (K8).
-        let ghost = row.is_none_or(|row| row.attachment.is_none());
-        let kinds = [Failure::DetachDriver, Failure::DetachStuck];
-        match self.hosts.failure(volume, &kinds) {
-            Some(Failure::DetachStuck) => {
-                self.end_action(server, request, "Error");
-                self.finish(number);
-            }
-            None if !ghost && self.hook.is_some() => {
-                self.call_hook(Action::Detach, number, &operation);
-            }
-            None if !ghost => self.unplugged(number),
-            _ => self.undo_detach(number),
+        if self.hosts.takes_failure(&operation.volume, Failure::DetachDriver) {
+            self.undo_detach(number);
+        } else if self.hook.is_some() {
+            self.call_hook(Action::Detach, number, &operation);
+        } else {
+            self.unplugged(number);
         }
     }
 
@@ -226,7 +196,7 @@ impl World {
 
     /// The back end has grown the volume; a guest that has it is told by the hook.
     fn extended(&mut self, volume: String, size: u64, back: String) {
-        if self.hosts.failure(&volume, &[Failure::Extend]).is_some() {
+        if self.hosts.takes_failure(&volume, Failure::Extend) {
             self.end_extend(&volume, size, &back, false);
             return;
         }

@@ -1,4 +1,4 @@
-//! A server and its volumes as the API shows them, by version.
+//! A server and its volumes as the API shows them.
 
 use super::super::clock::{Style, stamp};
 use super::super::handle::Asked;
@@ -22,8 +22,8 @@ fn links(asked: &Asked<'_>, server: &Server) -> Value {
     ])
 }
 
-/// A server in full (B8); newer versions add fields (B10b, E5c), `server_groups` only alone.
-pub fn server(asked: &Asked<'_>, server: &Server, alone: bool) -> Value {
+/// A server in full (B8).
+pub fn server(asked: &Asked<'_>, server: &Server) -> Value {
     let root = asked.service_root();
     let bookmark = |path: &str| json!([{"rel": "bookmark", "href": format!("{root}/{path}")}]);
     let power = match server.vm_state.as_str() {
@@ -32,18 +32,7 @@ pub fn server(asked: &Asked<'_>, server: &Server, alone: bool) -> Value {
         "stopped" | "suspended" => 4,
         _ => 0,
     };
-    let minor = asked.minor;
-    let volumes: Vec<Value> = server
-        .rows
-        .iter()
-        .map(|row| {
-            let mut shown = json!({"id": row.volume});
-            if minor >= 3 {
-                shown["delete_on_termination"] = json!(row.delete_on_termination);
-            }
-            shown
-        })
-        .collect();
+    let volumes: Vec<Value> = server.rows.iter().map(|row| json!({"id": row.volume})).collect();
     let mut body = json!({
         "id": server.id,
         "name": server.name,
@@ -79,45 +68,15 @@ pub fn server(asked: &Asked<'_>, server: &Server, alone: bool) -> Value {
         let created = stamp(server.updated, Style::Short);
         body["fault"] = json!({"code": 500, "created": created, "message": "An error occurred"});
     }
-    let mut from = |first: u32, name: &str, value: Value| {
-        if minor >= first {
-            body[name] = value;
-        }
-    };
-    from(9, "locked", json!(server.locked));
-    from(19, "description", Value::Null);
-    from(26, "tags", json!([]));
-    let sizes = json!({"vcpus": 1, "ram": 64, "disk": 1, "ephemeral": 0, "swap": 0,
-        "original_name": "acc.tiny", "extra_specs": {}});
-    from(47, "flavor", sizes);
-    from(63, "trusted_image_certificates", Value::Null);
-    if alone {
-        from(71, "server_groups", json!([]));
-    }
-    from(73, "locked_reason", Value::Null);
     body
 }
 
-/// A volume at a server, as GET shows it (B17 to B22).
-pub fn row(minor: u32, server: &Server, row: &Row) -> Value {
-    let mut body = json!({
+/// A volume at a server, as GET shows it (B17).
+pub fn row(server: &Server, row: &Row) -> Value {
+    json!({
         "id": row.volume,
         "volumeId": row.volume,
         "serverId": server.id,
         "device": row.device,
-    });
-    if minor >= 70 {
-        body["tag"] = json!(row.tag);
-    }
-    if minor >= 79 {
-        body["delete_on_termination"] = json!(row.delete_on_termination);
-    }
-    if minor >= 89 {
-        if let Some(body) = body.as_object_mut() {
-            body.remove("id");
-        }
-        body["attachment_id"] = json!(row.attachment);
-        body["bdm_uuid"] = json!(row.uuid);
-    }
-    body
+    })
 }

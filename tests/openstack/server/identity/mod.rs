@@ -37,7 +37,6 @@ pub struct Project {
     pub name: String,
     /// The domain's id.
     pub domain: String,
-    pub enabled: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -47,10 +46,6 @@ pub struct User {
     /// The domain's id.
     pub domain: String,
     pub password: String,
-    pub enabled: bool,
-    pub password_expired: bool,
-    /// The id of the project that a login without a scope gets.
-    pub default_project: Option<String>,
     /// Role names by the id of a project.
     pub grants: BTreeMap<String, Vec<String>>,
 }
@@ -88,7 +83,6 @@ pub struct Token {
     /// Seconds since 1970.
     pub issued: i64,
     pub expires: i64,
-    pub revoked: Option<i64>,
 }
 
 impl Token {
@@ -105,8 +99,7 @@ impl Token {
 
 impl Identity {
     /// Project `demo` with user `demo`, project `other` with user `other`, project `admin` with
-    /// user `admin`, user `noproject` without a role anywhere, user `reader` who may only look;
-    /// every password is `<name>pass`, but `noproject` has demo's (A9).
+    /// user `admin`; every password is `<name>pass`.
     pub fn demo() -> Self {
         let mut identity = Self { offers: catalog::recorded(), ..Self::default() };
         identity.domains.push(Named { id: "default".to_owned(), name: "Default".to_owned() });
@@ -115,21 +108,13 @@ impl Identity {
             let user = identity.add_user(name, &format!("{name}pass"));
             identity.grant(&user, &project, &[role, "reader"]);
         }
-        identity.add_user("noproject", "demopass");
-        let reader = identity.add_user("reader", "readerpass");
-        let demo = identity.project_id("demo");
-        identity.grant(&reader, &demo, &["reader"]);
         identity
     }
 
     /// Adds a project to the default domain; gives its id.
     pub fn add_project(&mut self, name: &str) -> String {
-        let project = Project {
-            id: ids::hex(),
-            name: name.to_owned(),
-            domain: "default".to_owned(),
-            enabled: true,
-        };
+        let project =
+            Project { id: ids::hex(), name: name.to_owned(), domain: "default".to_owned() };
         self.projects.push(project);
         self.project_id(name)
     }
@@ -142,9 +127,6 @@ impl Identity {
             name: name.to_owned(),
             domain: "default".to_owned(),
             password: password.to_owned(),
-            enabled: true,
-            password_expired: false,
-            default_project: None,
             grants: BTreeMap::new(),
         });
         id

@@ -17,48 +17,16 @@ pub fn answer(world: &mut World, asked: &Asked<'_>) -> Answer {
         ));
     }
     match (request.method.as_str(), &asked.route.words()[..]) {
-        ("GET", []) => Ok(Reply::ok(json!({"version": version_document(&asked.keystone)}))),
         ("POST", ["auth", "tokens"]) => {
             let grant = world.log_in(request.json().as_ref())?;
             let text = world.issue(grant);
             show(world, asked, 201, &text)
         }
-        ("GET", ["auth", "tokens"]) => {
-            valid(world, asked, "X-Auth-Token").map_err(|()| Refusal::unauthorized())?;
-            let missing = || Refusal::missing("Could not find token.");
-            let subject = valid(world, asked, "X-Subject-Token").map_err(|()| missing())?;
-            show(world, asked, 200, &subject)
-        }
-        ("DELETE", ["auth", "tokens"]) => {
-            valid(world, asked, "X-Auth-Token").map_err(|()| Refusal::unauthorized())?;
-            let missing = || Refusal::missing("Could not find token.");
-            let subject = valid(world, asked, "X-Subject-Token").map_err(|()| missing())?;
-            let now = world.clock.unix();
-            if let Some(token) = world.identity.tokens.get_mut(&subject) {
-                token.revoked = Some(now);
-            }
-            Ok(Reply::empty(204))
-        }
-        ("GET", ["auth", "catalog"]) => {
-            let text = valid(world, asked, "X-Auth-Token").map_err(|()| Refusal::unauthorized())?;
-            let token = world.identity.tokens.get(&text);
-            let project = token.and_then(|token| token.project.clone());
-            let project = project.ok_or_else(|| Refusal::new(403, "You are not authorized."))?;
-            Ok(Reply::ok(json!({"catalog": world.catalog(&asked.base, &project)})))
-        }
         _ => Err(Refusal::missing("The resource could not be found.")),
     }
 }
 
-/// The token in a header, if Keystone itself would take it: it has no cache of revocations.
-fn valid(world: &World, asked: &Asked<'_>, header: &str) -> Result<String, ()> {
-    let text = asked.request.header(header).ok_or(())?;
-    world.check_token(Some(text)).map_err(|_| ())?;
-    let token = world.identity.tokens.get(text).ok_or(())?;
-    if token.revoked.is_some() { Err(()) } else { Ok(text.to_owned()) }
-}
-
-/// A token with its catalog, unless `?nocatalog` or no project (A4, A9).
+/// A token with its catalog, unless `?nocatalog` or no project (A9b).
 fn show(world: &World, asked: &Asked<'_>, status: u16, text: &str) -> Answer {
     let token = world.identity.tokens.get(text).ok_or_else(Refusal::unauthorized)?;
     let mut body = world.identity.show_token(token);

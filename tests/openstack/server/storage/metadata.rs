@@ -13,51 +13,28 @@ impl World {
     pub fn metadata_api(&mut self, asked: &Asked<'_>, id: &str, words: &[&str]) -> Answer {
         let method = asked.request.method.as_str();
         self.volume_asked(asked, id)?;
-        if method != "GET" {
-            asked.writer(&format!("volume:{}_volume_metadata", verb(method)))?;
-        }
+        asked.writer("volume:update_volume_metadata")?;
         let now = self.clock.unix();
         let missing = || super::rules::no_volume(id);
         let volume = self.storage.volume_mut(id).ok_or_else(missing)?;
-        if method != "GET" {
-            check_changeable(volume)?;
-            volume.updated = now;
-        }
+        check_changeable(volume)?;
+        volume.updated = now;
         let body = asked.request.json().unwrap_or_default();
         match (method, words) {
-            ("GET", []) => {}
             ("POST", []) => {
                 let mut given = texts(&body, "metadata")?;
                 given.retain(|key, _| !volume.doubled.contains(key));
                 volume.metadata.extend(given);
             }
-            ("PUT", []) => volume.metadata = texts(&body, "metadata")?,
-            ("GET", [key]) => return Ok(Reply::ok(json!({"meta": {*key: item(volume, key)?}}))),
-            ("PUT", [key]) => {
-                let given = texts(&body, "meta")?;
-                let value = given.get(*key).cloned().filter(|_| given.len() == 1);
-                let mismatch = || Refusal::bad("Request body and URI mismatch");
-                let value = value.ok_or_else(mismatch)?;
-                volume.metadata.insert((*key).to_owned(), value.clone());
-                return Ok(Reply::ok(json!({"meta": {*key: value}})));
-            }
             ("DELETE", [key]) => {
-                item(volume, key)?;
-                volume.metadata.remove(*key);
+                let missing = || format!("Volume {id} has no metadata with key {key}.");
+                volume.metadata.remove(*key).ok_or_else(|| Refusal::missing(missing()))?;
                 volume.doubled.remove(*key);
                 return Ok(Reply::empty(200));
             }
             _ => return Err(Refusal::missing("The resource could not be found.")),
         }
         Ok(Reply::ok(json!({"metadata": volume.metadata})))
-    }
-}
-
-fn verb(method: &str) -> &'static str {
-    match method {
-        "POST" => "create",
-        "DELETE" => "delete",
-        _ => "update",
     }
 }
 
@@ -69,12 +46,6 @@ fn check_changeable(volume: &Volume) -> Result<(), Refusal> {
         )));
     }
     Ok(())
-}
-
-fn item(volume: &Volume, key: &str) -> Result<Value, Refusal> {
-    let id = &volume.id;
-    let missing = || Refusal::missing(format!("Volume {id} has no metadata with key {key}."));
-    volume.metadata.get(key).cloned().ok_or_else(missing)
 }
 
 /// The texts below a name of a body; keys and values have at most 255 characters.

@@ -16,8 +16,6 @@ use std::collections::BTreeSet;
 pub struct Storage {
     /// Oldest first.
     pub volumes: Vec<Volume>,
-    /// How the next extends end.
-    pub failing_extends: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -108,7 +106,7 @@ impl Volume {
         complete.map(|attachment| attachment.server.as_str()).collect()
     }
 
-    /// The status that the attachments left over make (G31, I6).
+    /// The status that the attachments left over make (I6).
     pub fn settle_status(&mut self) {
         let has = |status: &str| self.attachments.iter().any(|known| known.status == status);
         let status = match () {

@@ -2,13 +2,12 @@
 
 use super::super::reply::Refusal;
 use super::{Attachment, Storage, Volume};
-use serde_json::json;
 
 impl Storage {
     /// Reserves a volume for a server; gives the attachment's id.
     ///
     /// A volume whose attachments are all of that very server may be reserved again in any state:
-    /// the rule is for live migration, and lets H15 and G30 through.
+    /// the rule is for live migration, and lets H15 through.
     pub fn reserve(&mut self, volume: &str, server: &str) -> Result<String, Refusal> {
         let volume = self.volume_mut(volume).ok_or_else(|| no_volume(volume))?;
         let Volume { id, status, .. } = &*volume;
@@ -61,7 +60,7 @@ impl Storage {
         volume.settle_status();
     }
 
-    /// A detach begins; everything but a whole attachment is refused (C6, C11, D14, F, K5).
+    /// A detach begins; everything but a whole attachment is refused (C6, C11, F, K5).
     pub fn begin_detaching(&mut self, volume: &str) -> Result<(), Refusal> {
         let volume = self.volume_mut(volume).ok_or_else(|| no_volume(volume))?;
         let attached = volume.attachments.iter().any(|known| known.status == "attached");
@@ -82,20 +81,6 @@ impl Storage {
             volume.set_status("in-use");
         }
     }
-
-    /// An attachment that Cinder was simply told of (K7).
-    pub fn attach(&mut self, volume: &str, server: &str, device: &str, now: i64) {
-        let Some(volume) = self.volume_mut(volume) else { return };
-        let mut attachment = Attachment::reserved(server);
-        "attached".clone_into(&mut attachment.status);
-        attachment.device = Some(device.to_owned());
-        attachment.attached_at = Some(now);
-        volume.attachments.push(attachment);
-        volume.metadata.insert("readonly".to_owned(), json!("False"));
-        volume.metadata.insert("attached_mode".to_owned(), json!("rw"));
-        volume.updated = now;
-        volume.set_status("in-use");
-    }
 }
 
 /// Why a volume cannot be reserved.
@@ -107,7 +92,7 @@ pub fn not_reservable(volume: &Volume) -> String {
     )
 }
 
-/// The 404 of a volume: unknown, deleted, another project's, or no id at all (G3, G4, G6).
+/// The 404 of a volume: unknown, deleted, another project's, or no id at all (G3, G6).
 pub fn no_volume(id: &str) -> Refusal {
     Refusal::missing(format!("Volume {id} could not be found."))
 }

@@ -1,18 +1,12 @@
-//! Volumes: how they are listed and shown, by version.
+//! Volumes: how they are listed and shown.
 
 use super::super::clock::{Style, stamp};
 use super::super::handle::Asked;
-use super::super::ids;
 use super::super::reply::{Answer, Refusal, Reply};
 use super::super::world::World;
 use super::rules::no_volume;
 use super::{Attachment, Volume};
 use serde_json::{Map, Value, json};
-use std::time::Duration;
-
-/// The service that shows in `service_uuid`; the same for all volumes, as with one back end (G8).
-const SERVICE: &str = "df64622b-538c-4ea8-9056-19d0955e97fe";
-const VOLUME_TYPE: &str = "a6b78ea8-8778-4303-9b35-86d3dbe9df7d";
 
 impl World {
     /// The volume of a path, if the token may see it.
@@ -30,12 +24,9 @@ impl World {
     pub fn list_volumes(&self, asked: &Asked<'_>, detail: bool) -> Answer {
         let request = asked.request;
         let wanted = |volume: &&Volume| {
-            let equals = |name: &str, value: &str| request.query(name).is_none_or(|v| v == value);
             self.volume_asked(asked, &volume.id).is_ok()
-                && (asked.own_project(&volume.project) || request.query("all_tenants").is_some())
-                && equals("name", &volume.name)
-                && equals("status", &volume.status)
-                && equals("availability_zone", &volume.zone)
+                && asked.own_project(&volume.project)
+                && request.query("name").is_none_or(|name| name == volume.name)
                 && matches_metadata(volume, request.query("metadata"))
         };
         // Newest first.
@@ -45,8 +36,6 @@ impl World {
             let missing = || Refusal::missing(format!("marker [{marker}] not found"));
             found.drain(..=at.ok_or_else(missing)?);
         }
-        let offset = request.query("offset").and_then(|text| text.parse().ok()).unwrap_or(0);
-        found.drain(..found.len().min(offset));
         let limit = asked.limit(self.settings.page)?;
         let more =
             found.len() > limit || (request.query("limit").is_some() && found.len() == limit);
@@ -64,38 +53,7 @@ impl World {
         Ok(Reply::ok(body))
     }
 
-    /// `POST /volumes`: enough to make a disk, and to be told that there is no room (G24).
-    pub fn create_volume(&mut self, asked: &Asked<'_>) -> Answer {
-        let token = asked.writer("volume:create")?;
-        let body = asked.request.json().and_then(|body| body.get("volume").cloned());
-        let size = body.as_ref().and_then(|body| body["size"].as_u64());
-        let (Some(body), Some(size)) = (body, size) else {
-            return Err(Refusal::bad("Missing required element 'volume' in request body."));
-        };
-        let project = token.project.clone().unwrap_or_default();
-        self.check_quota(&project, size)?;
-        let name = body["name"].as_str().unwrap_or_default().to_owned();
-        let id = ids::uuid();
-        let mut volume = self.new_volume(&id, &name, size, &project);
-        volume.region = asked.region(self);
-        volume.set_status("creating");
-        let named = |key: &str| body[key].as_str().map(str::to_owned);
-        (volume.snapshot, volume.source) = (named("snapshot_id"), named("source_volid"));
-        if let Some(image) = named("imageRef") {
-            volume.bootable = true;
-            volume.image.insert("image_id".to_owned(), Value::from(image));
-        }
-        if let Some(metadata) = body["metadata"].as_object() {
-            volume.metadata.clone_from(metadata);
-        }
-        let shown = show(asked, &volume);
-        self.storage.volumes.push(volume);
-        let delay = Duration::from_millis(self.settings.delays.extend);
-        self.later(delay, super::super::compute::host::Step::Created { volume: id });
-        Ok(Reply::json(202, json!({"volume": shown})))
-    }
-
-    /// 413 if a project would have more gigabytes than it may (G23, G24).
+    /// 413 if a project would have more gigabytes than it may (G23).
     pub fn check_quota(&self, project: &str, more: u64) -> Result<(), Refusal> {
         let own = self.storage.volumes.iter().filter(|volume| volume.project == project);
         let used: u64 = own.map(|volume| volume.size).sum();
@@ -111,24 +69,6 @@ impl World {
                  consumed."
             ),
         ))
-    }
-
-    /// `DELETE /volumes/{id}` (B25, C7, C14, H20).
-    pub fn delete_volume(&mut self, asked: &Asked<'_>, id: &str) -> Answer {
-        asked.writer("volume:delete")?;
-        let volume = self.volume_asked(asked, id)?;
-        let deletable =
-            matches!(volume.status.as_str(), "available") || volume.status.starts_with("error");
-        if !deletable || !volume.attachments.is_empty() {
-            return Err(Refusal::bad(
-                "Invalid volume: Volume status must be available or error or error_restoring or \
-                 error_extending or error_managing and must not be migrating, attached, belong to \
-                 a group, have snapshots, awaiting a transfer, or be disassociated from snapshots \
-                 after volume transfer.",
-            ));
-        }
-        self.storage.volumes.retain(|volume| volume.id != id);
-        Ok(Reply::empty(202).with("Content-Type", "text/html; charset=UTF-8"))
     }
 }
 
@@ -157,7 +97,7 @@ fn links(asked: &Asked<'_>, volume: &Volume) -> Value {
     ])
 }
 
-/// A volume in full; newer versions only add fields (G7, G8).
+/// A volume in full (G7).
 pub fn show(asked: &Asked<'_>, volume: &Volume) -> Value {
     let complete = volume.attachments.iter().filter(|attachment| attachment.is_complete());
     let attachments: Vec<Value> = complete.map(|known| show_attached(volume, known)).collect();
@@ -186,20 +126,6 @@ pub fn show(asked: &Asked<'_>, volume: &Volume) -> Value {
     });
     if !volume.image.is_empty() {
         body["volume_image_metadata"] = Value::Object(volume.image.clone());
-    }
-    let minor = asked.minor;
-    if minor >= 13 {
-        body["group_id"] = Value::Null;
-    }
-    if minor >= 48 {
-        body["shared_targets"] = json!(false);
-        body["service_uuid"] = json!(SERVICE);
-    }
-    if minor >= 63 {
-        body["volume_type_id"] = json!(VOLUME_TYPE);
-    }
-    if minor >= 65 {
-        body["consumes_quota"] = json!(true);
     }
     body
 }
