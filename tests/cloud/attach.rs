@@ -52,9 +52,9 @@ fn a_volume_of_another_server_is_never_taken() {
 }
 
 #[test]
-fn of_twenty_attaches_from_two_nodes_one_node_wins() {
+fn of_eight_attaches_from_two_nodes_one_node_wins() {
     let scene = Scene::new();
-    let replicas: Vec<_> = (0..20).map(|n| scene.neighbour(&format!("replica-{n}"))).collect();
+    let replicas: Vec<_> = (0..8).map(|n| scene.neighbour(&format!("replica-{n}"))).collect();
     let started: Vec<_> = replicas
         .iter()
         .zip(["node-a", "node-b"].iter().cycle())
@@ -105,27 +105,6 @@ fn a_volume_or_server_that_does_not_exist_is_told_apart() {
     );
     scene.node.must(["detach", gone, "node-b"]);
     scene.node.must(["detach", gone, "node-x"]);
-}
-
-#[test]
-fn killed_after_any_request_the_next_call_finishes_the_work() {
-    for step in ["attach.named", "attach.requested"] {
-        let scene = Scene::new();
-        let mut command = scene.node.command(scene.attach("node-b"));
-        command.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
-        let _ = command.output().unwrap();
-        scene.node.must(scene.attach("node-b"));
-        assert_eq!(scene.attached_to(), [scene.server("node-b")], "{step}");
-        assert_eq!(scene.cloud.counters().attaches[&scene.volume], 1, "{step}");
-    }
-    let scene = Scene::new();
-    scene.node.must(scene.attach("node-b"));
-    let mut command = scene.node.command(scene.detach("node-b"));
-    command.env("INCLOUD_DISK_SEAM", "detach.requested=kill");
-    let _ = command.output().unwrap();
-    scene.node.must(scene.detach("node-b"));
-    assert!(scene.attached_to().is_empty());
-    assert_eq!(scene.cloud.counters().detaches[&scene.volume], 1);
 }
 
 /// Every request of a call in turn takes effect, is not answered, and the caller is killed.

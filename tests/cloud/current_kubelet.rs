@@ -7,30 +7,28 @@ use crate::two_servers::{Life, PODS, nothing_is_left};
 #[test]
 fn what_kubelet_left_attached_lets_a_pod_start_elsewhere_after_the_timer() {
     needs!(mounts, seams);
-    for attaches in [Attaches::KubeletByFlag, Attaches::KubeletByFile] {
-        let life = Life::new("ext4");
-        let (here, there) = (&life.here, &life.there);
-        here.node.has_kubelet(attaches);
-        life.up(here, "ext4");
-        // kubelet restarts: it asks for the disk alone.
-        here.wait("");
-        for uid in PODS {
-            here.unpublish(uid);
-        }
-        here.unstage();
-        assert_eq!(here.verb(&["heal"]), (true, String::new()));
-        assert!(there.attach_fails().contains("Multi-Attach"));
-
-        is_silent_for(&here.node, &life.volume, 300);
-        let status = here.look(&["status"]);
-        assert!(status.contains("ORPHANED") && status.contains("$ disk heal"), "{status}");
-        let (is_done, said) = here.verb(&["heal"]);
-        assert!(is_done && said.contains("detached: kubelet unmounted it"), "{said}");
-        assert!(life.attached_to().is_empty());
-        life.up(there, "ext4");
-        life.down(there);
-        nothing_is_left(&life);
+    let life = Life::new("ext4");
+    let (here, there) = (&life.here, &life.there);
+    here.node.has_kubelet(Attaches::KubeletByFlag);
+    life.up(here, "ext4");
+    // kubelet restarts: it asks for the disk alone.
+    here.wait("");
+    for uid in PODS {
+        here.unpublish(uid);
     }
+    here.unstage();
+    assert_eq!(here.verb(&["heal"]), (true, String::new()));
+    assert!(there.attach_fails().contains("Multi-Attach"));
+
+    is_silent_for(&here.node, &life.volume, 300);
+    let status = here.look(&["status"]);
+    assert!(status.contains("ORPHANED") && status.contains("$ disk heal"), "{status}");
+    let (is_done, said) = here.verb(&["heal"]);
+    assert!(is_done && said.contains("detached: kubelet unmounted it"), "{said}");
+    assert!(life.attached_to().is_empty());
+    life.up(there, "ext4");
+    life.down(there);
+    nothing_is_left(&life);
 }
 
 /// Where the cloud does not answer nothing is done, nor where another server alone has it by now.
@@ -49,34 +47,6 @@ fn what_the_cloud_does_not_have_here_is_left_alone() {
     assert_eq!(here.verb(&["heal"]), (true, String::new()));
     assert_eq!(life.attached_to(), [there.server.as_str()]);
     there.detach();
-}
-
-/// Readers share it: only the server that unmounted it loses it.
-#[test]
-fn of_a_shared_volume_the_other_server_keeps_its_own() {
-    needs!(mounts, seams);
-    let life = Life::new("ext4");
-    let (here, there) = (&life.here, &life.there);
-    life.up(here, "ext4");
-    life.down(here);
-    life.cloud.world().volume_mut("data").multiattach = true;
-    for machine in [here, there] {
-        machine.shares.set(true);
-        machine.bring_disk();
-    }
-    here.stage();
-    here.publish(PODS[0]);
-    here.node.has_kubelet(Attaches::KubeletByFile);
-    here.wait("");
-    here.unpublish(PODS[0]);
-    here.unstage();
-    is_silent_for(&here.node, &life.volume, 300);
-    let (is_done, said) = here.verb(&["heal"]);
-    assert!(is_done && said.contains("detached: kubelet unmounted it"), "{said}");
-    assert_eq!(life.attached_to(), [there.server.as_str()]);
-    there.wait("");
-    there.detach();
-    assert!(life.attached_to().is_empty());
 }
 
 /// The disk was taken from under running pods, and kubelet was restarted: it does not attach.

@@ -111,7 +111,7 @@ fn a_silent_cloud_holds_up_the_mount_of_a_volume_that_others_may_have() {
     });
 }
 
-/// What is done while the cloud is silent; then it speaks again.
+/// What is done while the cloud is silent.
 fn of_a_silent_cloud(is_shareable: bool, meanwhile: impl FnOnce(&Machine)) {
     let life = Life::new("ext4");
     let here = &life.here;
@@ -120,12 +120,6 @@ fn of_a_silent_cloud(is_shareable: bool, meanwhile: impl FnOnce(&Machine)) {
     here.unstage();
     life.cloud.fault(Fault::on("*", "/**").always().proxy(503));
     meanwhile(here);
-    life.cloud.world().faults.clear();
-    // A service that failed so often is left alone for ten seconds.
-    std::thread::sleep(Duration::from_secs(11));
-    here.stage();
-    here.unstage();
-    here.detach();
 }
 
 fn mark_of(cloud: &Server, volume: &str) -> Option<String> {

@@ -104,31 +104,6 @@ fn the_note_is_left_without_the_guard_too() {
 }
 
 #[test]
-fn the_note_goes_in_the_marks_own_request() {
-    needs!(mounts, seams);
-    let life = Life::new("ext4");
-    let here = &life.here;
-    here.bring_disk();
-    life.cloud.reset_counters();
-    here.stage();
-    let posts = || life.cloud.counters().route("POST volume/volumes/{volume}/metadata");
-    assert_eq!(posts(), 2, "'format begun' before mkfs, and one for mark and 'has data'");
-    here.unstage();
-    life.cloud.reset_counters();
-    here.stage();
-    assert_eq!(posts(), 1, "a mount of what is there costs no request more than before");
-    // What was mounted before there were notes gets one by its mark, or by its unmount.
-    life.cloud.world().volume_mut("data").metadata.remove(KEY);
-    here.unstage();
-    here.detach();
-    here.attach();
-    here.stage();
-    assert_eq!(life_of(&life).as_deref(), Some("has data"));
-    here.unstage();
-    here.detach();
-}
-
-#[test]
 fn what_the_cloud_made_from_something_is_not_formatted_by_itself() {
     needs!(mounts, seams);
     let life = Life::new("xfs");

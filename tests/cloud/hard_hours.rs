@@ -2,7 +2,7 @@
 
 use crate::scene::Scene;
 use crate::server::{Cut, Fault, World};
-use crate::support::{Answer, options, spawn};
+use crate::support::{options, spawn};
 use std::io::PipeReader;
 use std::process::Child;
 use std::time::Duration;
@@ -54,33 +54,6 @@ fn a_host_that_hangs_holds_up_only_its_own_server() {
     killed(waiting);
 }
 
-/// The same where the host of a second server hangs too.
-#[test]
-fn two_hosts_that_hang_leave_room_for_a_third_server() {
-    let (scene, volumes) = with_volumes(16);
-    let third = scene
-        .cloud
-        .world()
-        .add_server("node-c", "c0000000-0000-4000-8000-000000000001", "demo")
-        .id
-        .clone();
-    scene.node.must(scene.is_attached("node-a"));
-    for name in ["node-a", "node-b"] {
-        let path = format!("/servers/{}/os-volume_attachments", scene.server(name));
-        scene.cloud.fault(Fault::on("POST", &path).always().hold(Cut::Before));
-    }
-    let attach = |(n, id): (usize, &String)| {
-        let node = if n % 2 == 0 { "node-a" } else { "node-b" };
-        spawn(scene.node.command(["attach", &options(id, &format!("pv-{n}"), ""), node]))
-    };
-    let waiting: Vec<_> = volumes.iter().enumerate().map(attach).collect();
-    assert!(scene.cloud.wait_held(8, Duration::from_secs(30)));
-    scene.configure("deadline.attach = 40");
-    scene.node.must(scene.attach("node-c"));
-    assert_eq!(scene.attached_to(), [third.as_str()]);
-    killed(waiting);
-}
-
 #[test]
 fn a_service_that_fails_is_named_with_its_reason_and_the_others_are_asked() {
     let scene = Scene::new();
@@ -99,25 +72,4 @@ fn a_service_that_fails_is_named_with_its_reason_and_the_others_are_asked() {
     assert!(message.contains("times in a row, last: "), "the cause is told: {message}");
     let asked = scene.cloud.counters().services.get("compute").copied().unwrap_or(0);
     assert!(asked > 0, "Nova is well, and was not asked");
-}
-
-/// Eight callers for each volume, and a cloud so slow that most wait for longer than half of their time.
-#[test]
-fn a_slow_cloud_is_asked_once_for_all_who_wait() {
-    let (scene, volumes) = with_volumes(5);
-    let limits = "openstack.limits = { per_second = 20, burst = 40, at_once = 2 }";
-    scene.configure(&format!("{limits}\ndeadline.isattached = 40"));
-    scene.node.must(scene.is_attached("node-b"));
-    scene.cloud.fault(Fault::on("GET", "/**").always().delay(Duration::from_millis(3200)));
-    scene.cloud.reset_counters();
-    let ask = |n: usize| {
-        let id = &volumes[n % volumes.len()];
-        spawn(scene.node.command(["isattached", &options(id, &format!("pv-{n}"), ""), "node-b"]))
-    };
-    let asking: Vec<_> = (0..40).map(ask).collect();
-    let answers = asking.into_iter().map(|(child, output)| Answer::finish(child, output));
-    let failed: Vec<_> = answers.filter(|answer| answer.json["status"] != "Success").collect();
-    assert!(failed.is_empty(), "{} of 40: {}", failed.len(), failed[0].text);
-    let counters = scene.cloud.counters();
-    assert_eq!(counters.route("GET volume/volumes/{volume}"), 5, "{counters:?}");
 }

@@ -11,77 +11,10 @@ use std::path::{Path, PathBuf};
 
 const OTHER: &str = "0badc0de-0000-4000-8000-000000000001";
 
-fn token_of(scene: &Scene) -> String {
-    let tokens = fs::read_dir(scene.node.own().join("run/tokens")).unwrap().flatten();
-    let kept = tokens.filter_map(|file| fs::read_to_string(file.path()).ok());
-    let mut kept = kept.filter_map(|text| serde_json::from_str::<Value>(&text).ok());
-    kept.find_map(|kept| Some(kept["token"].as_str()?.to_owned())).expect("a token")
-}
-
 /// A volume as Cinder shows it.
 fn volume(id: &str) -> Value {
     json!({"volume": {"id": id, "status": "available", "size": 1, "name": "x", "attachments": [],
         "metadata": {}, "multiattach": false}})
-}
-
-/// An error's words, the reader's complaint, the id of a request, and data.
-#[test]
-fn a_secret_that_a_service_quotes_is_in_no_message_and_no_log() {
-    for status in [400, 401, 403, 409, 500] {
-        let scene = Scene::new();
-        scene.configure("log.level = \"debug\"\ndeadline.attach = 6\ndeadline.isattached = 6");
-        scene.node.must(scene.is_attached("node-b"));
-        let token = token_of(&scene);
-        let said =
-            format!("{} {token} of demo, whose word is demopass, or ZGVtb3Bhc3M=", "x".repeat(180));
-        let body = json!({"error": {"code": status, "message": said}});
-        for path in ["/volumes/**", "/servers/**", "/auth/tokens"] {
-            let fault = Fault::on("*", path).always().reply(status, body.clone());
-            scene.cloud.fault(fault.header("x-openstack-request-id", "req-demopass"));
-        }
-        let message = scene.node.fails(scene.attach("node-b"));
-        assert!(message.contains("(redacted)"), "{status}: {message}");
-        let told = message + &scene.node.log_as_written();
-        for secret in [&token[..12], "demopass", "ZGVtb3Bh"] {
-            assert!(!told.contains(secret), "{status}: {secret} in {told}");
-        }
-    }
-}
-
-#[test]
-fn a_secret_in_the_place_of_data_is_in_no_message_and_no_log() {
-    let scene = Scene::new();
-    scene.configure("log.level = \"debug\"\ndeadline.attach = 2");
-    scene.node.must(scene.is_attached("node-b"));
-    let token = token_of(&scene);
-    for (key, value) in [("size", "demopass"), ("status", &token), ("id", &token)] {
-        let mut body = volume(&scene.volume);
-        body["volume"][key] = json!(value);
-        scene.cloud.fault(Fault::on("GET", "/volumes/*").always().reply(200, body));
-        let message = scene.node.fails(scene.attach("node-b"));
-        let told = message.clone() + &scene.node.log_as_written();
-        assert!(!told.contains("demopass") && !told.contains(&token[..12]), "{key}: {told}");
-        scene.cloud.world().faults.clear();
-    }
-}
-
-#[test]
-fn a_password_in_an_address_is_in_no_message_and_no_log() {
-    let scene = Scene::new();
-    let real = scene.cloud.auth_url();
-    let with = real.replace("http://", "http://us%40er:hunter2%2Fcanary@");
-    let text = fs::read_to_string(scene.node.config_path()).unwrap();
-    let text = text.replace(&real, &with).replace("demopass", "wrong-one");
-    fs::write(scene.node.config_path(), format!("log.level = \"trace\"\n{text}")).unwrap();
-    let said =
-        json!({"error": {"message": "hunter2/canary may not, nor dXNAZXI6aHVudGVyMi9jYW5hcnk="}});
-    scene.cloud.fault(Fault::on("POST", "/auth/tokens").reply(401, said));
-    let message = scene.node.fails(scene.attach("node-b"));
-    assert!(message.contains("user demo cannot log in"), "{message}");
-    let wrong = format!("{text}\n").replace("http://", "hunter2-canary@");
-    fs::write(scene.node.config_path(), wrong).unwrap();
-    let told = message + &scene.node.fails(scene.attach("node-b")) + &scene.node.log_as_written();
-    assert!(!told.contains("hunter2") && !told.contains("dXNAZXI6"), "{told}");
 }
 
 /// The call fails with these words, and the cloud was asked to change nothing.
@@ -179,7 +112,7 @@ fn answers_of_wrong_types_are_failures_that_change_nothing() {
 
 #[test]
 fn neither_password_nor_token_follows_to_another_host() {
-    for status in [301, 302, 303, 307, 308] {
+    for status in [302, 307] {
         let scene = Scene::new();
         let other = Server::start(World::demo());
         for (path, name) in [("/auth/tokens", "Keystone"), ("/volumes/**", "Cinder")] {

@@ -12,13 +12,6 @@ use std::time::{Duration, Instant};
 
 const KEY: &str = "incloud-disk-mounted-on";
 
-/// The servers that have a mark beside the first one's.
-fn marks_beside(life: &Life) -> Vec<String> {
-    let world = life.cloud.world();
-    let keys = world.storage.volume(&life.volume).unwrap().metadata.keys();
-    keys.filter_map(|key| Some(key.strip_prefix(KEY)?.strip_prefix('.')?.to_owned())).collect()
-}
-
 fn mark(life: &Life) -> Option<String> {
     let world = life.cloud.world();
     let volume = world.storage.volume(&life.volume).unwrap();
@@ -254,33 +247,27 @@ fn a_mark_that_cannot_be_left_or_removed_fails_nothing() {
 fn a_mark_that_was_not_answered_goes_with_the_unmount() {
     needs!(mounts, seams);
     for is_killed in [false, true] {
-        for ends_by_timer in [false, true] {
-            let life = Life::new("ext4");
-            let (here, there) = (&life.here, &life.there);
-            here.bring_disk();
-            if is_killed {
-                here.stage_killed_at("mark.left");
-            } else {
-                let marking = Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
-                life.cloud.fault(marking.proxy(502).after_effect().times(99));
-                here.stage();
-                life.cloud.world().faults.clear();
-            }
+        let life = Life::new("ext4");
+        let (here, there) = (&life.here, &life.there);
+        here.bring_disk();
+        if is_killed {
+            here.stage_killed_at("mark.left");
+            here.unstage();
+        } else {
+            let marking = Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
+            life.cloud.fault(marking.proxy(502).after_effect().times(99));
+            here.stage();
+            life.cloud.world().faults.clear();
+            // Its removal fails too, and no call comes any more: the timer takes it back.
+            life.cloud.fault(Fault::on("DELETE", "/volumes/*/metadata/*").proxy(400).times(9));
+            here.unstage();
             assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
-            if ends_by_timer {
-                // Its removal failed too, and no call comes any more.
-                life.cloud.fault(Fault::on("DELETE", "/volumes/*/metadata/*").proxy(400).times(9));
-                here.unstage();
-                assert!(mark(&life).is_some());
-                life.cloud.world().faults.clear();
-                here.verb(&["heal"]);
-            } else {
-                here.unstage();
-            }
-            assert_eq!(mark(&life), None, "killed {is_killed}, by timer {ends_by_timer}");
-            there.node.must(["detach".to_owned(), PV.to_owned(), "node-a".to_owned()]);
-            assert!(life.attached_to().is_empty());
+            life.cloud.world().faults.clear();
+            here.verb(&["heal"]);
         }
+        assert_eq!(mark(&life), None, "killed {is_killed}");
+        there.node.must(["detach".to_owned(), PV.to_owned(), "node-a".to_owned()]);
+        assert!(life.attached_to().is_empty());
     }
 }
 
@@ -350,46 +337,6 @@ fn a_pod_is_let_go_of_with_its_mark_and_not_without() {
     assert_eq!(mark(&life), None);
     here.detach();
     assert!(life.attached_to().is_empty());
-}
-
-/// Each reader of a shared volume has a mark of its own: else kubelet would be let go of the second one's
-/// pod never, or with nothing between a controller's detach and the pod.
-#[test]
-fn each_reader_of_a_shared_volume_is_let_go_of_with_a_mark_of_its_own() {
-    needs!(mounts, seams);
-    let life = Life::new("ext4");
-    let (here, there) = (&life.here, &life.there);
-    life.cloud.world().volume_mut("data").multiattach = true;
-    // The first one has it mounted, elsewhere; its mounts here would be dead ones to the second.
-    for machine in [here, there] {
-        machine.shares.set(true);
-        machine.attach();
-    }
-    let first = Value::from(here.server.clone());
-    life.cloud.world().volume_mut("data").metadata.insert(KEY.to_owned(), first);
-    // Readers make no file system.
-    let image = life.plug.image(&life.volume);
-    assert!(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(image).status().unwrap().success());
-    there.wait("");
-    there.stage();
-    there.publish(PODS[0]);
-    let is_firsts = || mark(&life).as_deref() == Some(here.server.as_str());
-    assert!(is_firsts());
-    assert_eq!(marks_beside(&life), [there.server.as_str()]);
-    let mut container = container(&there.pod(PODS[0]), &there.node.base().join("place"));
-    there.unpublish(PODS[0]);
-    let refused = here.node.call(["detach", PV, "node-b"]).text;
-    let guarded = there.unstage_fails();
-    container.kill().unwrap();
-    container.wait().unwrap();
-    assert!(refused.contains(&there.server), "{refused}");
-    assert!(refused.contains("has the volume mounted"), "{refused}");
-    assert!(guarded.contains(&format!("{} (sleep)", container.id())), "{guarded}");
-    there.unstage();
-    assert!(is_firsts() && marks_beside(&life).is_empty(), "its own, and no other");
-    there.detach();
-    assert!(is_firsts());
-    assert_eq!(life.attached_to(), [here.server.as_str()]);
 }
 
 /// Whose disk was taken by force has no mark any more, and the other reader keeps its own.
@@ -478,135 +425,6 @@ fn a_heal_leaves_the_mark_that_went_with_its_disk() {
     }
 }
 
-/// The mark could not be left, and no mount comes that would try again: nothing holds back a detach elsewhere,
-/// but for the timer. What the cloud does not take is not asked for each minute.
-#[test]
-fn a_mark_that_could_not_be_left_comes_by_the_timer() {
-    needs!(mounts, seams);
-    let life = Life::new("ext4");
-    let (here, there) = (&life.here, &life.there);
-    here.bring_disk();
-    life.cloud.fault(
-        Fault::on("POST", "/volumes/*/metadata").containing("mounted-on").times(99).proxy(400),
-    );
-    here.stage();
-    life.cloud.world().faults.clear();
-    here.verb(&["heal"]);
-    assert_eq!(mark(&life), None, "it was asked for a moment ago");
-    let file = here.node.own().join(format!("run/boot/{}.json", life.volume));
-    let mut record: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    assert!(record["mark_asked_at"].is_u64(), "{record}");
-    record["mark_asked_at"] = Value::from(1);
-    std::fs::write(&file, record.to_string()).unwrap();
-    here.verb(&["heal"]);
-    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
-    let message = there.node.fails(["detach", PV, "node-a"]);
-    assert!(message.contains("has the volume mounted"), "{message}");
-    here.unstage();
-    here.detach();
-    assert_eq!(mark(&life), None);
-}
-
-/// Taken by force, and attached again, both elsewhere: its disk is back under another letter, without a mark.
-fn goes_and_comes(life: &Life) {
-    let there = &life.there;
-    there.node.verb(&["detach", "--force", PV, "node-a"]).unwrap();
-    let options = crate::support::options_with(&life.volume, PV, "ext4", "rw");
-    there.node.must(["attach", &options, "node-a"]);
-    assert_eq!(mark(life), None);
-}
-
-/// The mark went with the disk, and the cloud could not be asked for it when the disk was back.
-#[test]
-fn a_mark_in_doubt_after_a_heal_is_asked_for_by_the_timer() {
-    needs!(mounts, seams);
-    let life = Life::new("ext4");
-    let here = &life.here;
-    life.up(here, "ext4");
-    goes_and_comes(&life);
-    // The heal itself asks once, and must have its answer.
-    life.cloud.fault(Fault::on("GET", "/volumes/*").nth(2).times(99).proxy(502));
-    let (is_done, said) = here.verb(&["heal"]);
-    assert!(is_done && said.contains("switched"), "{said}");
-    assert_eq!(mark(&life), None, "nothing was known of it");
-    life.cloud.world().faults.clear();
-    // A service that gave no answer is left alone for a while.
-    for _ in 0..60 {
-        if mark(&life).is_some() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_secs(1));
-        here.verb(&["heal"]);
-    }
-    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
-    life.down(here);
-    assert_eq!(mark(&life), None);
-}
-
-/// A heal is killed when it has moved all mounts: the next one has nothing to heal, and the mark comes all the same.
-#[test]
-fn a_killed_heal_leaves_no_mount_without_its_mark() {
-    needs!(mounts, seams);
-    let life = Life::new("ext4");
-    let here = &life.here;
-    life.up(here, "ext4");
-    goes_and_comes(&life);
-    here.heal_killed_at("heal.own");
-    assert_eq!(mark(&life), None);
-    let (_, said) = here.verb(&["heal"]);
-    assert!(!said.contains("switched"), "the one that was killed had moved all: {said}");
-    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
-    life.down(here);
-    assert_eq!(mark(&life), None);
-}
-
-/// This machine remembers a mark that it could not take back, and a detach elsewhere took it since: a new mount
-/// has a mark of its own.
-#[test]
-fn a_new_mount_has_its_mark_whatever_is_remembered() {
-    needs!(mounts, seams);
-    let life = Life::new("ext4");
-    let (here, there) = (&life.here, &life.there);
-    here.mount_volume();
-    life.cloud.fault(Fault::on("DELETE", "/volumes/*/metadata/*").proxy(400).times(9));
-    here.unstage();
-    assert!(mark(&life).is_some());
-    life.cloud.world().faults.clear();
-    there.node.verb(&["detach", "--force", PV, "node-a"]).unwrap();
-    assert_eq!(mark(&life), None);
-    let options = crate::support::options_with(&life.volume, PV, "ext4", "rw");
-    there.node.must(["attach", &options, "node-a"]);
-    here.wait("");
-    here.stage();
-    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
-    let message = there.node.fails(["detach", PV, "node-a"]);
-    assert!(message.contains("has the volume mounted"), "{message}");
-    here.unstage();
-    assert_eq!(mark(&life), None);
-    here.detach();
-}
-
-/// The mark is about the disk, and not about the folder that kubelet asks for.
-#[test]
-fn a_mark_stays_as_long_as_another_pods_bind() {
-    needs!(mounts, seams);
-    let life = Life::new("ext4");
-    let (here, there) = (&life.here, &life.there);
-    life.up(here, "ext4");
-    let has_mark = || mark(&life).as_deref() == Some(here.server.as_str());
-    let message = here.unstage_fails();
-    assert!(message.contains("mounted on this machine"), "{message}");
-    assert!(has_mark());
-    here.unpublish(PODS[0]);
-    assert!(has_mark());
-    there.node.fails(["detach", PV, "node-a"]);
-    here.unpublish(PODS[1]);
-    assert_eq!(mark(&life), None, "it goes with the last mount");
-    here.unstage();
-    here.detach();
-    assert!(life.attached_to().is_empty());
-}
-
 /// A person has released it, and a program keeps its file: no call comes again when that ends.
 #[test]
 fn a_mark_stays_as_long_as_an_open_file_and_goes_by_the_timer() {
@@ -664,23 +482,6 @@ fn a_disk_that_cannot_be_opened_lets_the_mark_decide() {
     assert_eq!((mark(&life), life.attached_to().len()), (None, 0));
 }
 
-/// A mount that a killed call left has no mark yet, so a controller's detach passes: what the next call
-/// finds mounted is no mount then either.
-#[test]
-fn what_was_found_mounted_and_detached_before_the_mark_is_no_mount() {
-    needs!(mounts, seams);
-    let life = Life::new("ext4");
-    let (here, there) = (&life.here, &life.there);
-    here.bring_disk();
-    here.stage_killed_at("stage.remembered");
-    let answer = here.stage_held_at("mark.asked", || {
-        there.node.must(["detach", PV, "node-a"]);
-    });
-    assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
-    here.unstage();
-    assert_eq!(mark(&life), None);
-}
-
 /// This machine's disk is taken before its mark, and another server mounts the volume: that one's mark stays.
 #[test]
 fn a_mount_that_lost_its_disk_leaves_no_mark_in_the_place_of_anothers() {
@@ -694,86 +495,6 @@ fn a_mount_that_lost_its_disk_leaves_no_mark_in_the_place_of_anothers() {
     });
     assert_eq!(answer.json["status"], "Failure", "{}", answer.text);
     assert_eq!(mark(&life).as_deref(), Some(there.server.as_str()));
-}
-
-/// The machine restarts between the mark and what is written down of it: the mark is in the cloud still,
-/// and nothing is mounted.
-#[test]
-fn a_mark_that_was_not_answered_before_a_restart_goes_by_the_timer() {
-    needs!(mounts, seams);
-    let life = Life::new("ext4");
-    let (here, there) = (&life.here, &life.there);
-    here.bring_disk();
-    here.stage_killed_at("mark.left");
-    nix::mount::umount(&here.global()).unwrap();
-    std::fs::remove_dir_all(here.node.own().join("run")).unwrap();
-    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
-    there.node.fails(["detach", PV, "node-a"]);
-    here.verb(&["heal"]);
-    assert_eq!(mark(&life), None);
-    there.node.must(["detach", PV, "node-a"]);
-    assert!(life.attached_to().is_empty());
-}
-
-/// The cloud answers the request for the mark too late, and does it later still: after the unmount.
-#[test]
-fn a_mark_that_comes_after_the_unmount_goes_by_the_timer() {
-    needs!(mounts, seams);
-    let life = Life::new("ext4");
-    let (here, there) = (&life.here, &life.there);
-    here.bring_disk();
-    let marking = || Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
-    life.cloud.fault(marking().times(99).proxy(502));
-    here.stage();
-    here.unstage();
-    let server = Value::from(here.server.clone());
-    life.cloud.world().volume_mut("data").metadata.insert(KEY.to_owned(), server);
-    life.cloud.world().faults.clear();
-    here.verb(&["heal"]);
-    assert_eq!(mark(&life), None);
-    there.node.must(["detach", PV, "node-a"]);
-}
-
-/// The machine's clock was set back since the mark was asked for: the timer does not look for it for ever.
-#[test]
-fn a_clock_that_is_set_keeps_no_mark_in_doubt() {
-    needs!(mounts, seams);
-    let life = Life::new("ext4");
-    let here = &life.here;
-    here.bring_disk();
-    let marking = Fault::on("POST", "/volumes/*/metadata").containing("mounted-on");
-    life.cloud.fault(marking.times(99).proxy(502));
-    here.stage();
-    life.cloud.world().faults.clear();
-    let file = here.node.own().join(format!("run/boot/{}.json", life.volume));
-    let read = || serde_json::from_slice::<Value>(&std::fs::read(&file).unwrap()).unwrap();
-    let mut record = read();
-    let asked = record["mark_asked_at"].as_u64().unwrap();
-    // No clock that is not set shows this yet.
-    record["mark_asked_at"] = Value::from(asked + 3_600_000);
-    std::fs::write(&file, record.to_string()).unwrap();
-    here.unstage();
-    here.verb(&["heal"]);
-    assert_eq!(mark(&life), None);
-    assert_eq!(read()["mark_asked_at"], Value::Null);
-    here.detach();
-}
-
-/// The volume was taken from the server by other means, or its mark came late: the mark is of an earlier life,
-/// and a pod that ends before its mount leaves no other.
-#[test]
-fn an_attach_ends_the_mark_that_its_server_left_before() {
-    for key in [KEY.to_owned(), String::new()] {
-        let scene = Scene::of_immediate();
-        let server = scene.server("node-b");
-        let key = if key.is_empty() { format!("{KEY}.{server}") } else { key };
-        let left = Value::from(server.clone());
-        scene.cloud.world().volume_mut("data").metadata.insert(key.clone(), left);
-        scene.node.must(scene.attach("node-b"));
-        assert!(!scene.cloud.world().volume_mut("data").metadata.contains_key(&key));
-        scene.node.must(scene.detach("node-b"));
-        assert!(scene.attached_to().is_empty());
-    }
 }
 
 /// The machine's disk takes no writes: the mark is left all the same, and taken back by what the boot knows.

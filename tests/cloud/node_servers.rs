@@ -80,13 +80,3 @@ fn a_node_whose_server_is_in_doubt_is_left_out_by_name() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("kubectl get nodes -o json"), "{said}");
 }
-
-/// A node of the local cloud is its own server: nothing was checked there.
-#[test]
-fn a_cloud_that_knows_no_servers_makes_no_table() {
-    let scene = Scene::of_immediate();
-    scene.node.configure("");
-    let (text, is_whole) =
-        servers(&scene, &[node("a", "", "6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5")]);
-    assert_eq!((text.as_str(), is_whole), ("", false));
-}

@@ -3,7 +3,6 @@
 use crate::scene::{PV, Scene, configure};
 use crate::server::{Cut, Fault, Server, World};
 use crate::support::options;
-use std::fs;
 
 fn configured(scene: &Scene, more: &str) {
     scene.node.configure("");
@@ -107,14 +106,6 @@ fn a_region_in_the_options_is_the_only_one_looked_at() {
 }
 
 #[test]
-fn a_volume_in_another_region_than_the_server_is_refused() {
-    let scene = in_the_south();
-    "North".clone_into(&mut scene.cloud.world().server_mut("node-b").region);
-    let message = scene.node.fails(scene.attach("node-b"));
-    assert!(message.contains("does not exist in the cloud"), "{message}");
-}
-
-#[test]
 fn a_node_whose_server_has_another_name_is_found_in_the_map() {
     let scene = Scene::new();
     let message = scene.node.fails(scene.attach("worker-1"));
@@ -138,28 +129,4 @@ fn a_name_that_two_servers_have_is_refused() {
     assert!(message.contains(twin), "{message}");
     scene.node.must(scene.attach(twin));
     assert_eq!(scene.attached_to(), [twin]);
-}
-
-#[test]
-fn one_entry_of_a_clouds_file_is_enough() {
-    let scene = Scene::new();
-    let file = scene.node.base().join("clouds.yaml");
-    let text = format!(
-        "clouds:\n  lab:\n    auth:\n      auth_url: {}\n      username: demo\n      \
-         project_name: demo\n      user_domain_name: Default\n",
-        scene.cloud.auth_url()
-    );
-    fs::write(&file, text).unwrap();
-    let secret = "clouds: {lab: {auth: {password: demopass}}}";
-    fs::write(scene.node.base().join("secure.yaml"), secret).unwrap();
-    scene.node.configure("");
-    let own = fs::read_to_string(scene.node.config_path()).unwrap();
-    let cloud = format!(
-        "cloud.kind = \"openstack\"\nopenstack.clouds_file = {file:?}\nopenstack.cloud = \"lab\"\n\
-         openstack.metadata_url = \"none\""
-    );
-    let own = own.replace("cloud.kind = \"local\"", &cloud);
-    fs::write(scene.node.config_path(), own).unwrap();
-    scene.node.must(scene.attach("node-b"));
-    assert_eq!(scene.attached_to(), [scene.server("node-b")]);
 }

@@ -131,22 +131,6 @@ fn it_finds_the_cloud_by_a_name_that_only_a_name_server_knows() {
 }
 
 #[test]
-fn an_unknown_name_is_told() {
-    let test = "an_unknown_name_is_told";
-    if !can_run(test) {
-        return;
-    }
-    in_a_network_of_its_own(test, || {
-        let names = NameServer::of("another.test");
-        let empty = EmptyRoot::new();
-        let message = empty.attach_fails();
-        assert!(message.contains("lookup address"), "{message}");
-        assert!(names.was_asked());
-        assert_eq!(empty.cloud.counters().total, 0);
-    });
-}
-
-#[test]
 fn without_any_authority_it_says_which_key_is_missing() {
     if !can_run("without_any_authority_it_says_which_key_is_missing") {
         return;

@@ -39,14 +39,6 @@ fn is_not_trusted(scene: &Scene, words: &[&str]) {
 }
 
 #[test]
-fn an_authority_in_the_configuration_is_trusted() {
-    let scene = Scene::served(World::demo(), Server::start_tls);
-    assert!(scene.cloud.auth_url().starts_with("https://127.0.0.1:"));
-    trust(&scene, scene.cloud.ca_pem());
-    attaches_and_detaches(&scene);
-}
-
-#[test]
 fn one_of_several_authorities_in_a_file_is_enough() {
     let scene = Scene::served(World::demo(), Server::start_tls);
     let other = Server::start_tls(World::demo());
@@ -59,35 +51,6 @@ fn a_cloud_of_an_old_load_balancer_is_spoken_with() {
     let scene = scene_of(Tls::old());
     trust(&scene, scene.cloud.ca_pem());
     attaches_and_detaches(&scene);
-}
-
-#[test]
-fn an_authority_that_is_not_named_is_not_trusted() {
-    let scene = Scene::served(World::demo(), Server::start_tls);
-    scene.configure(SOON);
-    is_not_trusted(&scene, &["certificate", "UnknownIssuer"]);
-}
-
-#[test]
-fn another_authority_is_not_trusted() {
-    let scene = Scene::served(World::demo(), Server::start_tls);
-    let other = Server::start_tls(World::demo());
-    trust(&scene, other.ca_pem());
-    is_not_trusted(&scene, &["certificate", "UnknownIssuer"]);
-}
-
-#[test]
-fn a_certificate_of_another_host_is_not_trusted() {
-    let scene = scene_of(Tls::of_another_host());
-    trust(&scene, scene.cloud.ca_pem());
-    is_not_trusted(&scene, &["certificate", "elsewhere.test"]);
-}
-
-#[test]
-fn a_certificate_that_ended_is_not_trusted() {
-    let scene = scene_of(Tls::expired());
-    trust(&scene, scene.cloud.ca_pem());
-    is_not_trusted(&scene, &["certificate", "expired"]);
 }
 
 /// Only because the configuration says so.
@@ -115,4 +78,25 @@ fn a_broken_file_of_authorities_is_named() {
     let path = trust(&scene, "");
     fs::remove_file(&path).unwrap();
     is_not_trusted(&scene, &["ca_file", path.to_str().unwrap(), "no such file"]);
+}
+
+#[test]
+fn what_is_not_certain_to_be_the_cloud_is_not_trusted() {
+    let other = Server::start_tls(World::demo());
+    let named: fn(&Scene) -> String = |scene| scene.cloud.ca_pem().to_owned();
+    for (tls, authority, words) in [
+        (Tls::new(), None, "UnknownIssuer"),
+        (Tls::new(), Some(other.ca_pem().to_owned()), "UnknownIssuer"),
+        (Tls::of_another_host(), Some(String::new()), "elsewhere.test"),
+        (Tls::expired(), Some(String::new()), "expired"),
+    ] {
+        let scene = scene_of(tls);
+        match authority {
+            None => scene.configure(SOON),
+            // Its own one.
+            Some(pem) if pem.is_empty() => drop(trust(&scene, &named(&scene))),
+            Some(pem) => drop(trust(&scene, &pem)),
+        }
+        is_not_trusted(&scene, &["certificate", words]);
+    }
 }
