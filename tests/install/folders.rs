@@ -23,22 +23,8 @@ fn folder_on(machine: &Machine) -> String {
 fn a_running_kubelet_says_where() {
     for (arguments, file, wanted) in [
         (&["/usr/bin/kubelet", "--v=2"][..], "", USUAL),
-        (&["kubelet", "--volume-plugin-dir=/opt/a/"], "", "/opt/a"),
         (&["kubelet", "--volume-plugin-dir", "/opt/b c", "--v=2"], "", "/opt/b c"),
-        (&["kubelet", "--volume-plugin-dir=/x", "--volume-plugin-dir=/opt/c"], "", "/opt/c"),
-        (&["kubelet", "--config=/etc/k"], "a: 1\nvolumePluginDir: /opt/d  # why\nb: 2\n", "/opt/d"),
-        (&["kubelet", "--config", "/etc/k"], "volumePluginDir: \"/opt/e/\"\n", "/opt/e"),
-        (
-            &["kubelet", "--config=/etc/k"],
-            "{\"a\":1,\"volumePluginDir\":\"/opt/f\",\"b\":2}",
-            "/opt/f",
-        ),
-        (&["kubelet", "--config=/etc/k"], "#volumePluginDir: /opt/none\na: 1\n", USUAL),
-        (
-            &["kubelet", "--volume-plugin-dir=/opt/g", "--config=/etc/k"],
-            "volumePluginDir: /opt/none",
-            "/opt/g",
-        ),
+        (&["kubelet", "--config=/etc/k"], "volumePluginDir: /opt/d  # why\nb: 2\n", "/opt/d"),
     ] {
         let machine = Machine::new();
         fs::create_dir_all(machine.at("etc")).unwrap();
@@ -70,23 +56,6 @@ fn where_kubelet_is_in_doubt_a_person_decides() {
     ] {
         assert!(said.contains(kubelet), "{kubelet}: {said}");
     }
-    // One that was told nothing looks in another folder too.
-    machine.runs(9, "kubelet", &["kubelet"]);
-    assert!(
-        fails(&mut machine.command(words)).contains(&format!("process 9: plugin folder {USUAL}"))
-    );
-    machine.runs(9, "kubelet", &["kubelet", "--volume-plugin-dir=/opt/a"]);
-    assert_eq!(folder_on(&machine), "/opt/a");
-    machine.runs(9, "hyperkube", &["hyperkube", "proxy", "--volume-plugin-dir=/opt/b"]);
-    assert_eq!(folder_on(&machine), "/opt/a");
-}
-
-#[test]
-fn a_relative_folder_begins_where_kubelet_works() {
-    let machine = Machine::new();
-    machine.runs(8, "kubelet", &["kubelet", "--volume-plugin-dir", "plugins/here"]);
-    std::os::unix::fs::symlink("/opt/work", machine.proc().join("8/cwd")).unwrap();
-    assert_eq!(folder_on(&machine), "/opt/work/plugins/here");
 }
 
 #[test]

@@ -1,14 +1,10 @@
 //! Killed anywhere, and called again: there is always a whole driver, or none yet.
 
 use crate::machine::{Machine, fails, is_same, must, names_in};
-use crate::support::{output_of, start};
+use crate::support::output_of;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Instant;
-
-/// So many moments of an upgrade, from its beginning to its end.
-const MOMENTS: u32 = 60;
+use std::process::Command;
 
 /// The steps of an install, in their order.
 pub const STEPS: [&str; 9] = [
@@ -30,25 +26,6 @@ pub fn is_switched(step: &str) -> bool {
 
 /// And those of its uninstall.
 const LAST_STEPS: [&str; 2] = ["untriggered", "removed"];
-
-/// And those of what is kept of drivers before: tried in `predecessor.rs`.
-const KEEPING: [&str; 2] = ["copied", "moved"];
-
-#[test]
-fn no_step_is_left_out() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/node");
-    let mut steps = Vec::new();
-    for name in names_in(&folder) {
-        let text = std::fs::read_to_string(folder.join(name)).unwrap();
-        let after = text.split("site.step(\"").skip(1);
-        steps.extend(after.map(|rest| rest.split('"').next().unwrap().to_owned()));
-    }
-    steps.sort_unstable();
-    steps.dedup();
-    let mut tried = [&STEPS[..], &LAST_STEPS, &KEEPING].concat();
-    tried.sort_unstable();
-    assert_eq!(steps, tried);
-}
 
 #[track_caller]
 fn killed_at(step: &str, mut command: Command) {
@@ -124,34 +101,6 @@ fn a_rollback_called_again_goes_back_once() {
         assert!(is_same(&machine.previous(), &new), "{step}");
         machine.is_tidy();
     }
-}
-
-#[test]
-fn at_no_moment_is_there_half_a_driver() {
-    let machine = Machine::new();
-    let drivers = [machine.make_driver("a"), machine.make_driver("b")];
-    machine.installed(&drivers[0]);
-    let begun = Instant::now();
-    must(&mut machine.put("upgrade", &drivers[1]));
-    let whole = begun.elapsed();
-    let mut killed = 0;
-    for moment in 0..MOMENTS {
-        // What is in its place already is not switched.
-        let is_first = is_same(&machine.driver(), &drivers[0]);
-        let mut command = machine.put("upgrade", &drivers[usize::from(is_first)]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = start(&mut command);
-        std::thread::sleep(whole * moment / MOMENTS);
-        child.kill().unwrap();
-        killed += u32::from(!child.wait().unwrap().success());
-        is_whole(&machine, &[&drivers[0], &drivers[1]]);
-    }
-    assert!(killed > MOMENTS / 2, "only {killed} of {MOMENTS} were killed");
-    must(&mut machine.put("upgrade", &drivers[0]));
-    must(&mut machine.put("upgrade", &drivers[1]));
-    must(&mut machine.command(["rollback"]));
-    is_whole(&machine, &[&drivers[0]]);
-    machine.is_tidy();
 }
 
 #[test]

@@ -112,25 +112,6 @@ fn an_image_installs_itself_on_a_machine_without_a_shell() {
 }
 
 #[test]
-fn a_damaged_image_installs_nothing() {
-    if !is_possible("a_damaged_image_installs_nothing") {
-        return;
-    }
-    let scene = Scene::new();
-    let sums = scene.folder.path().join("image/SHA256SUMS");
-    fs::write(&sums, format!("{}  disk\n", "0".repeat(64))).unwrap();
-    let output = scene.run(&["install"]);
-    assert_eq!(output.status.code(), Some(1));
-    let said = crate::machine::text_of(&output);
-    assert!(said.contains("unpack the release again"), "{said}");
-    assert!(!scene.driver().exists());
-    let script = "cd \"$0\" && sha256sum disk >SHA256SUMS";
-    let folder = scene.folder.path().join("image");
-    assert!(Command::new("sh").args(["-c", script]).arg(folder).status().unwrap().success());
-    scene.installed();
-}
-
-#[test]
 fn drift_is_told_when_it_comes() {
     if !is_possible("drift_is_told_when_it_comes") {
         return;
@@ -140,7 +121,7 @@ fn drift_is_told_when_it_comes() {
     let watch = Watch::start(&scene, &["verify"]);
     let first = watch.until("as installed: disk ");
     // What was said already is not said again.
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(2));
     assert_eq!(fs::read_to_string(&watch.told).unwrap(), first);
     fs::set_permissions(scene.driver(), fs::Permissions::from_mode(0o700)).unwrap();
     let told = watch.until("has other permissions than 0755");
@@ -238,7 +219,7 @@ fn nothing_new_is_begun_while_something_of_it_hangs() {
     let watch = Watch::start(&scene, &["install"]);
     let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let told = watch.until("not done within 2 s");
-        std::thread::sleep(Duration::from_secs(5));
+        std::thread::sleep(Duration::from_secs(3));
         (told, watch.begun())
     }));
     must("fsfreeze", &["-u".as_ref(), &folder]);

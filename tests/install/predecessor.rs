@@ -7,8 +7,6 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 /// A driver of the old kind: a script that reads a file beside it, and answers on several lines.
 const SCRIPT: &str = "#!/bin/sh
@@ -355,72 +353,4 @@ fn a_signal_leaves_nothing_hidden() {
     assert_eq!(status.signal(), Some(15), "{status:?}");
     assert!(!names_in(&folder(&machine)).iter().any(|name| name.starts_with('.')));
     machine.answers();
-}
-
-/// So many times it is killed on the way there and back.
-fn moments() -> u32 {
-    let told = std::env::var("INSTALL_KILLS").ok();
-    told.map_or(60, |text| text.parse().expect("INSTALL_KILLS is a number"))
-}
-
-/// A program, and no script: a shell opens its script again by its name, which may lead to another file by then.
-const PROGRAM: &str = "#include <stdio.h>\nint main(void) { return puts(\"{\\\"status\\\": \\\"Success\\\"}\") < 0; }\n";
-
-/// kubelet calls all the while, and each call is answered by a whole driver.
-#[test]
-fn killed_at_any_moment_there_and_back_no_call_fails() {
-    let machine = Machine::new();
-    let (source, other) = (machine.base().join("other.c"), machine.base().join("other"));
-    fs::write(&source, PROGRAM).unwrap();
-    must(Command::new("cc").arg("-o").arg(&other).arg(&source));
-    fs::create_dir(folder(&machine)).unwrap();
-    must(Command::new("cp").arg(&other).arg(machine.driver()));
-    let driver = machine.make_driver("a");
-    let begun = Instant::now();
-    machine.installed(&driver);
-    let whole = begun.elapsed();
-    let is_over = AtomicBool::new(false);
-    let moments = moments();
-    let (calls, killed) = std::thread::scope(|scope| {
-        let caller = scope.spawn(|| call_until(&machine, &is_over));
-        let mut killed = 0;
-        for moment in 0..moments {
-            let mut command = if is_same(&machine.driver(), &driver) {
-                to_predecessor(&machine)
-            } else {
-                machine.put("install", &driver)
-            };
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            let mut child = start(&mut command);
-            std::thread::sleep(whole * moment / moments);
-            child.kill().unwrap();
-            killed += u32::from(!child.wait().unwrap().success());
-            let is_one = [&driver, &other].iter().any(|one| is_same(&machine.driver(), one));
-            assert!(is_one, "moment {moment}");
-            assert!(!caller.is_finished(), "a call failed at moment {moment}");
-        }
-        is_over.store(true, Ordering::Relaxed);
-        (caller.join().expect("no call fails"), killed)
-    });
-    assert!(calls > moments && killed > moments / 4, "{calls} calls, {killed} killed");
-    must(&mut to_predecessor(&machine));
-    assert!(is_same(&machine.driver(), &other));
-    must(&mut machine.command(["rollback"]));
-    assert!(is_same(&machine.driver(), &driver));
-    must(&mut machine.command(["verify"]));
-    machine.is_tidy();
-}
-
-/// Calls what is in the driver's place; says how often.
-fn call_until(machine: &Machine, is_over: &AtomicBool) -> u32 {
-    let mut calls = 0;
-    while !is_over.load(Ordering::Relaxed) {
-        let mut command = Command::new(machine.driver());
-        let output = output_of(command.arg("init").env("INCLOUD_DISK_CONFIG", "/dev/null"));
-        let answer: serde_json::Value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("call {calls}: {error}: {output:?}"));
-        assert_eq!(answer["status"], "Success", "call {calls}: {output:?}");
-        calls += 1;
-    }
-    calls
 }

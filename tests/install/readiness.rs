@@ -108,6 +108,22 @@ impl Node {
         (output.status.code().unwrap(), text_of(&output))
     }
 
+    /// `install` fails with these words; all that it said.
+    #[track_caller]
+    fn refuses(&self, words: &[&str], wanted: &str) -> String {
+        let (status, said) = self.install(words);
+        assert!(status == 1 && said.contains(wanted), "{said}");
+        said
+    }
+
+    /// `install` succeeds with these words; all that it said.
+    #[track_caller]
+    fn takes(&self, words: &[&str], wanted: &str) -> String {
+        let (status, said) = self.install(words);
+        assert!(status == 0 && said.contains(wanted), "{said}");
+        said
+    }
+
     /// The predecessor is there, and nothing else.
     #[track_caller]
     fn is_unchanged(&self, said: &str) {
@@ -174,14 +190,12 @@ fn without_a_configuration_or_credentials_the_predecessor_stays() {
     }
     // What is there, and lacks the credentials.
     node.write("etc/incloud-disk/config.toml", "[cloud]\nkind = \"openstack\"\n");
-    let (status, said) = node.install(&[]);
-    assert!(status == 1 && said.contains("to do: write [openstack]"), "{said}");
+    let said = node.refuses(&[], "to do: write [openstack]");
     fs::remove_file(node.config()).unwrap();
     node.is_unchanged(&said);
     // One that cannot be read, and one that names a cloud that does not answer.
     let brought = node.brought("kynd = 1\n");
-    let (status, said) = node.install(&["--config", &brought]);
-    assert!(status == 1 && said.contains("brought.toml: line 5"), "{said}");
+    let said = node.refuses(&["--config", &brought], "brought.toml: line 5");
     node.is_unchanged(&said);
     let brought = node.root().parent().unwrap().join("other.toml");
     let text = "[cloud]\nkind = \"openstack\"\n[openstack]\nauth_url = \"http://127.0.0.1:9/v3\"\n\
@@ -212,8 +226,7 @@ fn a_configuration_is_tried_and_installed_for_root_alone() {
     }
     let node = Node::new();
     let brought = node.brought("");
-    let (status, said) = node.install(&["--config", &brought, "--dry-run"]);
-    assert!(status == 0 && said.contains("it would set: cloud.kind, node.name"), "{said}");
+    node.takes(&["--config", &brought, "--dry-run"], "it would set: cloud.kind, node.name");
     assert!(!node.config().exists());
     let (status, said) = node.install(&["--config", &brought]);
     assert_eq!(status, 0, "{said}");
@@ -225,8 +238,7 @@ fn a_configuration_is_tried_and_installed_for_root_alone() {
     assert_eq!((found.mode() & 0o777, found.uid()), (0o600, 0));
     assert_eq!(fs::read(node.config()).unwrap(), fs::read(&brought).unwrap());
     // The same again is nothing new; another one must be told.
-    let (status, said) = node.install(&["--config", &brought]);
-    assert!(status == 0 && said.contains("stays as it is"), "{said}");
+    node.takes(&["--config", &brought], "stays as it is");
     let old = fs::read(&brought).unwrap();
     let brought = node.brought("server_id = \"b\"\n[log]\nlevel = \"debug\"\n");
     let (status, said) = node.install(&["--config", &brought]);
@@ -257,8 +269,7 @@ fn each_mounted_volume_must_be_known_here_and_its_own() {
     let mut node = Node::new();
     let device = node.mounted_volume();
     let brought = node.brought("");
-    let (status, said) = node.install(&["--config", &brought, "--dry-run"]);
-    assert!(status == 0 && said.contains("it is ready"), "{said}");
+    node.takes(&["--config", &brought, "--dry-run"], "it is ready");
 
     // Another node's name: the cloud has the volume elsewhere.
     let other = node.root().parent().unwrap().join("other.toml");
@@ -282,13 +293,11 @@ fn each_mounted_volume_must_be_known_here_and_its_own() {
     fs::create_dir_all(&strange).unwrap();
     mount(Some("tmpfs"), &strange, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
     node.places.push(strange.clone());
-    let (status, said) = node.install(&["--config", &brought]);
-    assert!(status == 1 && said.contains("pvc-2 cannot be told"), "{said}");
+    let said = node.refuses(&["--config", &brought], "pvc-2 cannot be told");
     node.is_unchanged(&said);
     umount2(&strange, MntFlags::MNT_DETACH).unwrap();
 
-    let (status, said) = node.install(&["--config", &brought]);
-    assert!(status == 0 && said.contains("it is ready"), "{said}");
+    node.takes(&["--config", &brought], "it is ready");
     let kept = node.root().join("var/lib/incloud-disk/predecessor/incloud~disk/disk");
     assert_eq!(fs::read_to_string(kept).unwrap(), SCRIPT);
     // The mount was not touched.
@@ -439,8 +448,7 @@ fn credentials_are_tried_and_kept_beside_the_configuration_that_names_them() {
     assert!(status == 1 && said.contains("--replace-config") && !said.contains("0ther"), "{said}");
     assert_eq!(fs::read_to_string(&kept).unwrap(), conf);
     let wanted = ["--credentials", &secret, "--replace-config"];
-    let (status, said) = node.install(&[&wanted[..], &["--dry-run"]].concat());
-    assert!(status == 0 && said.contains("would be next: keeping the old one"), "{said}");
+    node.takes(&[&wanted[..], &["--dry-run"]].concat(), "would be next: keeping the old one");
     assert_eq!(fs::read_to_string(&kept).unwrap(), conf);
     let (status, said) = node.install(&wanted);
     assert_eq!(status, 0, "{said}");
@@ -452,8 +460,7 @@ fn credentials_are_tried_and_kept_beside_the_configuration_that_names_them() {
     assert_eq!(fs::read_to_string(node.config()).unwrap(), text);
     // A configuration that does not name them makes them a lie, also where it was there before.
     fs::copy(path("without.toml"), node.config()).unwrap();
-    let (status, said) = node.install(&wanted);
-    assert!(status == 1 && said.contains("/etc/incloud-disk/config.toml does not name"), "{said}");
+    node.refuses(&wanted, "/etc/incloud-disk/config.toml does not name");
 }
 
 /// Without room for the predecessor there is no way back: then it stays.
@@ -471,8 +478,7 @@ fn a_full_disk_keeps_the_predecessor_in_its_place() {
     fs::create_dir_all(&state).unwrap();
     mount(Some("tmpfs"), &state, Some("tmpfs"), MsFlags::empty(), Some("size=512k")).unwrap();
     node.places.push(state.clone());
-    let (status, said) = node.install(&["--config", &node.brought("")]);
-    assert!(status == 1 && said.contains("the old driver cannot be kept"), "{said}");
+    let said = node.refuses(&["--config", &node.brought("")], "the old driver cannot be kept");
     fs::remove_file(node.scene.driver().with_file_name("data")).unwrap();
     node.is_unchanged(&said);
     let (status, said) = node.install(&["--config", &node.brought("")]);
@@ -507,8 +513,7 @@ fn what_is_no_configuration_is_refused() {
     let brought = node.brought("");
     std::os::unix::fs::symlink(&brought, path("link")).unwrap();
     fs::set_permissions(&brought, fs::Permissions::from_mode(0o666)).unwrap();
-    let (status, said) = node.install(&["--config", &path("link")]);
-    assert!(status == 0 && said.contains("others may write"), "{said}");
+    node.takes(&["--config", &path("link")], "others may write");
     assert_eq!(fs::metadata(node.config()).unwrap().mode() & 0o777, 0o600);
     assert!(!node.config().is_symlink());
 }

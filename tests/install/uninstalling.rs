@@ -4,9 +4,8 @@ use crate::machine::{Machine, fails, is_same, must, names_in};
 use crate::support::{output_of, private_mounts, start};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 const GLOBAL: &str = "/var/lib/kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts/pv-1";
 const POD: &str = "/data/kubelet/pods/0b5c-1/volumes/incloud~disk/pv-2";
@@ -30,63 +29,6 @@ fn mounted_volumes_are_named_and_hold_the_driver() {
     machine.runs(8, "kubelet", &["kubelet"]);
     must(&mut machine.command(["uninstall"]));
     assert!(names_in(&machine.plugins()).is_empty());
-}
-
-/// Of a real one: the kernel does not show its mounts, and it has none.
-#[test]
-fn a_kubelet_that_has_ended_holds_nothing() {
-    let machine = Machine::new();
-    machine.installed(&machine.make_driver("a"));
-    let program = machine.base().join("kubelet");
-    must(Command::new("cp").arg("/bin/true").arg(&program));
-    let mut kubelet = start(&mut Command::new(&program));
-    let process = PathBuf::from("/proc").join(kubelet.id().to_string());
-    while fs::read(process.join("mountinfo")).is_ok() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    std::os::unix::fs::symlink(&process, machine.proc().join("8")).unwrap();
-    must(&mut machine.command(["uninstall"]));
-    kubelet.wait().unwrap();
-    assert!(names_in(&machine.plugins()).is_empty());
-}
-
-#[test]
-fn real_mounts_hold_the_driver() {
-    if !private_mounts("real_mounts_hold_the_driver") {
-        return;
-    }
-    let machine = Machine::new();
-    machine.installed(&machine.make_driver("a"));
-    // The real mount table, and no process but our own: a kubelet that is tested here is not ours.
-    fs::remove_dir_all(machine.proc().join("self")).unwrap();
-    std::os::unix::fs::symlink("/proc/self", machine.proc().join("self")).unwrap();
-    for place in [GLOBAL, POD] {
-        let folder = machine.base().canonicalize().unwrap().join(&place[1..]);
-        let mounted = Mounted::on(&folder);
-        let said = fails(&mut machine.command(["uninstall"]));
-        assert!(said.contains(folder.to_str().unwrap()), "{said}");
-        machine.answers();
-        drop(mounted);
-    }
-    must(&mut machine.command(["uninstall"]));
-    assert!(names_in(&machine.plugins()).is_empty());
-}
-
-/// A mount that goes with the test.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn on(folder: &Path) -> Self {
-        fs::create_dir_all(folder).unwrap();
-        mount(Some("tmpfs"), folder, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
-        Self(folder.to_owned())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
-    }
 }
 
 #[test]
