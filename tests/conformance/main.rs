@@ -1,6 +1,6 @@
 //! What every cloud must do that this driver works with, whatever it is: `suite.rs`. The embedded
 //! cloud passes it on loop devices, `OpenStack`'s adapter over real HTTP, and so does the smallest
-//! cloud there can be (`shelf.rs`). Clouds that are broken on purpose do not.
+//! cloud there can be (`shelf.rs`).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,7 +20,6 @@ mod support;
 #[macro_use]
 mod suite;
 
-mod broken;
 mod driver;
 mod local;
 mod openstack;

@@ -51,11 +51,23 @@ pub trait Subject {
     }
 }
 
-/// Calls a macro with the name of every check, behind what else it is to know.
-macro_rules! with_checks {
-    ($then:ident $($more:expr)?) => {
-        $then! {
-            ($($more)?)
+macro_rules! as_tests {
+    (($make:expr) $($check:ident)*) => {
+        $(#[test]
+        fn $check() {
+            // A cloud that cannot be on this machine says so, and is skipped.
+            if let Some(subject) = $make(stringify!($check)) {
+                $crate::suite::$check(&subject).unwrap();
+            }
+        })*
+    };
+}
+
+/// Every check as a test of the cloud that a function makes.
+macro_rules! conforms {
+    ($make:expr) => {
+        as_tests! {
+            ($make)
             a_volume_is_shown_as_it_is
             what_does_not_exist_is_nothing
             an_error_is_never_nothing
@@ -74,35 +86,6 @@ macro_rules! with_checks {
         }
     };
 }
-
-macro_rules! as_tests {
-    (($make:expr) $($check:ident)*) => {
-        $(#[test]
-        fn $check() {
-            // A cloud that cannot be on this machine says so, and is skipped.
-            if let Some(subject) = $make(stringify!($check)) {
-                $crate::suite::$check(&subject).unwrap();
-            }
-        })*
-    };
-}
-
-macro_rules! as_list {
-    (() $($check:ident)*) => {
-        /// Every check by its name.
-        pub const CHECKS: &[(&str, fn(&dyn Subject) -> Verdict)] =
-            &[$((stringify!($check), $check)),*];
-    };
-}
-
-/// Every check as a test of the cloud that a function makes.
-macro_rules! conforms {
-    ($make:expr) => {
-        with_checks! { as_tests $make }
-    };
-}
-
-with_checks! { as_list }
 
 /// A cloud may take its time for a change.
 const PATIENCE: Duration = Duration::from_secs(20);
