@@ -6,7 +6,6 @@ use crate::calls::{self, UUID};
 use crate::scene::{record, servers, set};
 use crate::support::{Answer, Node, options, spawn};
 use serde_json::json;
-use std::collections::BTreeSet;
 
 fn node_with(ids: &[&str]) -> Node {
     let node = Node::new();
@@ -83,25 +82,6 @@ fn of_many_attaches_at_once_one_node_gets_the_volume() {
             assert!(to == winner || text.contains(winner), "{text}");
         }
     }
-}
-
-#[test]
-fn calls_at_once_have_ids_of_their_own_and_whole_log_lines() {
-    let ids: Vec<_> = (0..12).map(|number| format!("vol-{number}")).collect();
-    let node = node_with(&ids.iter().map(String::as_str).collect::<Vec<_>>());
-    let started: Vec<_> =
-        ids.iter().map(|id| spawn(node.command(calls::attach(id, id, "node-b")))).collect();
-    for (child, output) in started {
-        assert_eq!(Answer::finish(child, output).json["status"], "Success");
-    }
-    let log = node.log();
-    let ids: Vec<_> = log
-        .lines()
-        .filter(|line| line.contains("begin") || line.contains("end:"))
-        .map(|line| line.split("id=\"").nth(1).unwrap().split('"').next().unwrap())
-        .collect();
-    assert_eq!(ids.len(), 24, "{log}");
-    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 12, "{log}");
 }
 
 #[test]
@@ -184,25 +164,4 @@ fn options_without_a_volume_id_name_the_missing_key() {
         }
     }
     assert!(servers(&node, "vol-1").is_empty());
-}
-
-#[test]
-fn a_uuid_as_the_name_is_the_volume_id() {
-    let node = node_with(&[UUID]);
-    let json = format!(r#"{{"kubernetes.io/pvOrVolumeName":"{UUID}"}}"#);
-    node.must(["attach", &json, "node-b"]);
-    assert_eq!(servers(&node, UUID), ["node-b"]);
-    assert_eq!(node.must(["isattached", &json, "node-b"])["attached"], true);
-    node.must(calls::detach(UUID, "node-b"));
-    assert!(servers(&node, UUID).is_empty());
-}
-
-/// Its detach would be told the UUID alone, and reach the wrong volume.
-#[test]
-fn a_uuid_as_the_name_of_another_volume_is_refused() {
-    let node = node_with(&["vol-1", UUID]);
-    let message = node.fails(calls::attach("vol-1", UUID, "node-b"));
-    assert!(message.contains("vol-1") && message.contains(UUID), "{message}");
-    assert!(servers(&node, "vol-1").is_empty() && servers(&node, UUID).is_empty());
-    assert!(record(&node, "vol-1")["recorded_name"].is_null());
 }

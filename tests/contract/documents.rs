@@ -1,6 +1,5 @@
-//! The documents: each link leads to a file and a heading that are there, and the README stays short.
+//! The documents: each link leads to a file and a heading that are there.
 
-use incloud_disk::model::report::health::Health;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -122,37 +121,6 @@ fn every_page_is_in_a_list_of_pages() {
     assert_eq!(lost, [docs.join("README.md")], "docs/README.md has no line for these");
 }
 
-/// An operator searches the page for the words of Kubernetes and of the kernel.
-#[test]
-fn what_operators_search_for_is_on_the_page_of_failures() {
-    let page = fs::read_to_string(root().join("docs/failures.md")).unwrap();
-    for words in ["out-of-service", "provisioning", "the directory became read-only"] {
-        assert!(page.contains(words), "{words}");
-    }
-}
-
-/// The page shows a volume of each health, as `disk status` tells it.
-#[test]
-fn the_gallery_has_a_scene_of_each_health() {
-    let page = fs::read_to_string(root().join("docs/operating.md")).unwrap();
-    let blocks: Vec<_> = page.split("```").skip(1).step_by(2).collect();
-    let lines: Vec<_> = blocks.iter().flat_map(|block| block.lines()).collect();
-    for health in Health::ALL {
-        let word =
-            if health == Health::Ok { "ok".to_owned() } else { health.word().to_uppercase() };
-        let is_row = |line: &&str| line.starts_with(&format!("{word} "));
-        assert!(lines.iter().any(is_row), "docs/operating.md shows no {word}");
-    }
-}
-
-#[test]
-fn the_readme_is_read_in_three_minutes() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let (lines, words) = (readme.lines().count(), prose(&readme).flat_map(str::split_whitespace));
-    let words = words.count();
-    assert!(lines <= 200 && words <= 620, "{lines} lines, {words} words outside of code");
-}
-
 #[test]
 fn every_option_of_a_volume_is_on_its_page() {
     let source = fs::read_to_string(root().join("src/flexvolume/options.rs")).unwrap();
@@ -168,28 +136,6 @@ fn every_option_of_a_volume_is_on_its_page() {
     };
     let untold: Vec<_> = own.into_iter().filter(|name| !is_told(name)).collect();
     assert_eq!(untold, [""; 0], "docs/calls-and-options.md has no row for these");
-}
-
-/// Words that leave open who does it. `nobody` is also a user of the machine, in tests.
-const RIDDLES: [&str; 5] = ["nobody", "somebody", "whoever", "no one's", "the last word"];
-
-#[test]
-fn pages_and_sources_name_who_does_it() {
-    let mut files = crate::source::files(&crate::source::folder());
-    files.extend(pages().into_iter().filter(|page| !page.ends_with("refusals.md")));
-    files.extend(["install.sh", "build.rs", "Cargo.toml"].map(|name| root().join(name)));
-    let mut wrong = Vec::new();
-    for path in &files {
-        let text = fs::read_to_string(path).unwrap();
-        // Lines are joined, for a sentence goes on in the next one.
-        let lines = text.lines().map(|line| line.trim_start_matches(['/', '!', '#', ' ']));
-        let text = lines.collect::<Vec<_>>().join(" ").to_lowercase();
-        let words = RIDDLES.into_iter().filter(|word| text.contains(word));
-        let name = path.strip_prefix(root()).unwrap().display();
-        wrong.extend(words.map(|word| format!("{name}: {word}")));
-    }
-    assert_eq!(wrong, [""; 0]);
-    assert!(files.len() > 300, "only {} files were read", files.len());
 }
 
 /// The headings of a changelog that are no `Unreleased`: version and day.

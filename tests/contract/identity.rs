@@ -1,6 +1,6 @@
 //! Finding a disk by its serial, in made-up trees of sysfs: neither root nor udev nor `/dev/disk`.
 
-use crate::support::sysfs::{self, Bus, FIBRE_CHANNEL, ISCSI, UNLISTED, USB};
+use crate::support::sysfs::{self, Bus, ISCSI, UNLISTED, USB};
 use crate::support::{Node, options};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,17 +112,6 @@ fn disks_that_look_alike_are_refused_by_name() {
 }
 
 #[test]
-fn the_whole_id_on_one_bus_beats_the_cut_one_on_another() {
-    let machine = Machine::new();
-    let page = |id: &str| [&b"\0\x80\0\x24"[..], id.as_bytes()].concat();
-    machine.disk("vdb", "253:16", &[("serial", b"6f1c2d3e-4a5b-4c6d-8")]);
-    machine.disk("sda", "8:0", &[("device/vpd_pg80", &page(ONE))]);
-    machine.disk("sdb", "8:16", &[("device/vpd_pg80", &page(TWO))]);
-    assert_eq!(machine.wait(ONE, ""), (true, "/dev/sda".to_owned()));
-    assert_eq!(machine.wait(TWO, ""), (true, "/dev/sdb".to_owned()));
-}
-
-#[test]
 fn a_disk_that_never_comes_is_named_by_its_serial() {
     let machine = Machine::new();
     machine.disk("vdb", "253:16", &[("serial", b"6f1c2d3e-4a5b-4c6d-")]);
@@ -143,40 +132,6 @@ fn a_disk_that_comes_late_is_noticed() {
         });
         assert_eq!(machine.wait(ONE, ""), (true, "/dev/vdb".to_owned()));
     });
-}
-
-/// Neither with the whole id nor with its beginning, in whichever file: the target of such
-/// a disk chooses all of them.
-#[test]
-fn a_disk_on_a_transport_that_is_not_the_clouds_neither_wins_nor_blocks() {
-    let page = |id: &str| [&b"\0\x80\0\x24"[..], id.as_bytes()].concat();
-    let (whole, cut) = (page(ONE), page(&ONE[..20]));
-    let claims: [&[(&str, &[u8])]; 3] = [
-        &[("device/vpd_pg80", &whole)],
-        &[("device/vpd_pg80", &cut)],
-        &[("device/vpd_pg80", b"\0\x80\0\x05other"), ("device/wwid", ONE.as_bytes())],
-    ];
-    for bus in [ISCSI, FIBRE_CHANNEL, USB, UNLISTED] {
-        for files in claims {
-            let machine = Machine::new();
-            machine.disk("vdb", "253:16", &[("serial", b"6f1c2d3e-4a5b-4c6d-8")]);
-            machine.disk_on(bus, "sda", "8:0", files);
-            assert_eq!(machine.wait(ONE, "/dev/sda"), (true, "/dev/vdb".to_owned()), "{bus:?}");
-        }
-    }
-    let nvme: [(&str, &[u8]); 1] = [("wwid", b"uuid.6f1c2d3e-4a5b-4c6d-8e7f-000000000001")];
-    for controllers in [&["tcp"][..], &["pcie", "tcp"]] {
-        let machine = Machine::new();
-        machine.disk("vdb", "253:16", &[("serial", b"6f1c2d3e-4a5b-4c6d-8")]);
-        machine.disk_on(Bus::Nvme(controllers), "nvme1n1", "259:1", &nvme);
-        assert_eq!(machine.wait(ONE, ""), (true, "/dev/vdb".to_owned()), "{controllers:?}");
-    }
-    // A virtio disk that a program of this machine serves.
-    let machine = Machine::new();
-    machine.disk("vdb", "253:16", &[("serial", b"6f1c2d3e-4a5b-4c6d-8")]);
-    let served = Bus::Virtio("virtio_vdpa");
-    machine.disk_on(served, "vdc", "253:32", &[("serial", b"6f1c2d3e-4a5b-4c6d-8")]);
-    assert_eq!(machine.wait(ONE, ""), (true, "/dev/vdb".to_owned()));
 }
 
 #[test]

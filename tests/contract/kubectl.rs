@@ -289,14 +289,6 @@ fn a_cluster_that_does_not_answer_is_not_an_empty_one() {
     assert!(cluster.says(&[], 2).contains("no nodes"));
 }
 
-/// Before the `DaemonSet` is there.
-#[test]
-fn a_cluster_without_a_pod_of_the_driver_has_its_nodes() {
-    let cluster = Cluster::of(&[("n1", "-"), ("n2", "-")]);
-    let text = cluster.says(&[], 3);
-    assert!(text.contains("0 volumes on 2 nodes; 2 nodes were not seen"), "{text}");
-}
-
 /// While the `DaemonSet` is rolled out a node has two pods that run.
 #[test]
 fn a_pod_that_is_being_deleted_is_not_asked() {
@@ -353,26 +345,6 @@ fn names_with_blanks_and_signs_are_kept() {
     }
     for words in [&["--timeout="][..], &["--timeout", "0"], &["--watch=x"], &["--watch=0"]] {
         assert!(cluster.says(words, 2).contains("a number of seconds"), "{words:?}");
-    }
-}
-
-#[test]
-fn a_report_of_no_node_leaves_no_folder() {
-    let cluster = Cluster::of(&[("n1", "broken")]);
-    assert!(cluster.says(&["report", "--out", "all"], 3).contains("no node gave a report"));
-    assert!(!cluster.at("all").exists());
-}
-
-#[test]
-fn every_shell_says_the_same() {
-    let cluster = Cluster::of(&[("n1", "p1"), ("n2", "-"), ("n3", "warns")]);
-    cluster.has("p1", &[("7", "dead", "shop/c-0", "v3"), ("0", "ok", "shop/d-0", "v4")]);
-    let said = cluster.says(&["status", "--all"], 1);
-    for shell in shells() {
-        let output = output_of(&mut cluster.command(&shell, &["status", "--all"]));
-        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        assert_eq!((text.as_str(), output.status.code()), (said.as_str(), Some(1)), "{shell:?}");
-        cluster.is_left_clean(shell[0]);
     }
 }
 

@@ -373,30 +373,6 @@ fn json_has_kubelets_words_under_a_key_of_their_own() {
     assert_eq!((&found["is_restart"], &found["api_failures"]), (&true.into(), &25.into()));
 }
 
-/// klog writes local time.
-#[test]
-fn the_times_of_a_file_are_local() {
-    let scene = Scene::new();
-    let path = scene.file(&scene.klog());
-    let in_zone = |zone: &str| {
-        let mut command = scene.node.command(["history", "pv-orders", "--kubelet-log"]);
-        let output = output_of(command.arg(&path).env("TZ", zone));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    assert!(in_zone("UTC").contains("API requests failed"));
-    let east = in_zone("EAST-05:30");
-    assert!(!east.contains("API requests failed"), "{east}");
-    has(
-        &east,
-        &[
-            "has no line of the time",
-            "(UTC+05:30)",
-            "kubelet.log begins at ",
-            "kubelet.log ends at ",
-        ],
-    );
-}
-
 /// The story is shown all the same, and a line says what is missing and what to type.
 #[test]
 fn a_journal_that_cannot_be_read_costs_a_line() {

@@ -299,23 +299,6 @@ fn back_is_asked_of_the_pod_and_then_it_goes() {
     );
 }
 
-#[test]
-fn every_shell_rolls_out_alike() {
-    let shells = [&["dash"][..], &["bash", "--posix"], &["busybox", "sh"], &["ksh"]];
-    for shell in shells {
-        let is_here = Command::new(shell[0]).args(&shell[1..]).args(["-c", ":"]).output();
-        if !is_here.is_ok_and(|output| output.status.success()) {
-            continue;
-        }
-        let fleet = Fleet::of(&["n1", "n2", "n3"]);
-        fleet.comes("n3", "new", "False", "1");
-        let output = output_of(&mut fleet.command(shell, &["roll-out"]));
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{shell:?}: {text}");
-        assert!(text.contains("stopped at n3"), "{shell:?}: {text}");
-    }
-}
-
 /// What was not heard to its end may have been done; and a `--to 1` that is called twice goes forth and back.
 #[test]
 fn back_is_not_denied_where_it_is_not_known() {

@@ -8,9 +8,6 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// To the upper left corner, and nothing below it: so each look of `--watch` begins.
-const CLEAR: &str = "\x1b[H\x1b[2J";
-
 /// A shell on a terminal of its own, by script(1), and what it has shown so far.
 struct Terminal {
     script: Child,
@@ -109,37 +106,4 @@ fn ctrl_c_while_the_cloud_is_waited_for_ends_it_and_the_next_call_goes_on() {
         node.must(calls::attach("vol-1", &pv, "node-a"));
         node.must(calls::detach(&pv, "node-a"));
     }
-}
-
-/// The longest line of each look that is whole.
-fn widths(shown: &str) -> Vec<usize> {
-    let looks: Vec<_> = shown.split(CLEAR).skip(1).collect();
-    let whole = &looks[..looks.len().saturating_sub(1)];
-    let longest = |look: &&str| {
-        let plain = regex_lite::Regex::new("\x1b\\[[0-9]*m").unwrap().replace_all(look, "");
-        // A path stays whole. (Other tests' volumes may be seen too.)
-        let is_path = |line: &&str| line.rsplit(' ').next().is_some_and(|word| word.contains('/'));
-        let lines = plain.lines().map(str::trim_end).filter(|line| !is_path(line));
-        lines.map(|line| line.chars().count()).max().unwrap_or(0)
-    };
-    whole.iter().map(longest).collect()
-}
-
-/// At fee4868 it was 100 columns on any terminal; later the width at its begin was kept.
-#[test]
-fn status_that_watches_follows_the_width_of_the_terminal() {
-    let (test, node) = ("status_that_watches_follows_the_width_of_the_terminal", Node::new());
-    // Its line about the cloud is longer than a terminal.
-    fs::write(node.config_path(), "[cloud]\nkind = \"openstack\"\n").unwrap();
-    let line = "stty cols 180; tty; exec \"$DISK\" status --watch 1";
-    let Some(mut terminal) = Terminal::begin(test, &node, line) else { return };
-    terminal.until(|shown| !widths(shown).is_empty());
-    assert!(widths(&terminal.shown)[0] > 70, "{}", terminal.shown);
-    let tty = terminal.shown.lines().next().unwrap().trim().to_owned();
-    assert!(Command::new("stty").args(["-F", &tty, "cols", "70"]).status().unwrap().success());
-    // What was begun before may still be as wide.
-    let before = widths(&terminal.shown).len();
-    terminal.until(|shown| widths(shown).len() >= before + 4);
-    assert!(*widths(&terminal.shown).last().unwrap() <= 70, "{}", terminal.shown);
-    terminal.ends_by(CTRL_C);
 }

@@ -1,8 +1,7 @@
 //! What `disk history` and `disk report` say first: who tore the volume down, whichever log has it.
 
-use crate::calls;
 use crate::kubelet_log::{API, ID, Scene, UID, incident};
-use crate::support::{Node, has, output_of};
+use crate::support::{has, output_of};
 use incloud_disk::model::timestamp;
 use serde_json::{Value, json};
 use std::fs;
@@ -276,25 +275,6 @@ fn a_file_of_another_zone_is_recognized() {
     has(&text, &["API requests failed", "(UTC-01:00)"]);
 }
 
-/// Of a zone ahead of this machine's, where an incident of today lies in the future.
-#[test]
-fn times_to_come_are_of_another_zone() {
-    let scene = Scene::new();
-    let hours = 13;
-    let shifted = incident().into_iter().map(|(after, process, text)| {
-        // Our unmount is of 8050, and kubelet's word comes before it.
-        (after + 4400 + hours * 3_600_000, process, text)
-    });
-    let path = scene.file(&scene.klog_of(shifted.collect()));
-    let text = scene.history(&path, &["pv-orders"]).unwrap();
-    assert!(text.starts_with(&format!("The times in kubelet's log look {hours} h off")), "{text}");
-    has(&text, &["TZ='<+1300>-13:00' disk history pv-orders --kubelet-log "]);
-    scene.forget();
-    let text = scene.history(&path, &["pv-orders"]).unwrap();
-    assert!(text.starts_with("The times in kubelet's log go up to "), "{text}");
-    has(&text, &["of another time zone", "TZ=Asia/Shanghai disk history pv-orders --kubelet-log "]);
-}
-
 /// At 1794e8fc the value of PWD was taken for a secret.
 #[test]
 fn the_working_directory_is_no_secret() {
@@ -424,26 +404,4 @@ fn lines_of_the_driver_before_are_rows_of_their_time() {
     assert!(text.contains("unmount …") && since.contains("unmount …"), "{text}{since}");
     assert!(!since.contains("attach pv-orders"), "{since}");
     has(&scene.report(&file, &["pv-orders"]).unwrap(), &["older driver \"unmount …/pv-orders\""]);
-}
-
-#[test]
-fn the_doctor_counts_the_files_of_the_driver_before() {
-    let scene = Scene::new();
-    scene.forget();
-    scene.older(&[]);
-    let output = output_of(&mut scene.node.command(["doctor"]));
-    let text = String::from_utf8(output.stdout).unwrap();
-    has(&text, &["nothing is in it yet, but for 1 file of the driver before"]);
-}
-
-/// At 1794e8fc "none of its lines can be read".
-#[test]
-fn a_file_that_is_compressed_is_named() {
-    let node = Node::new();
-    node.create("vol-1", "1M");
-    node.must(calls::is_attached("vol-1", "pv-1", "node-b"));
-    let path = node.base().join("kubelet.log.1.gz");
-    fs::write(&path, b"\x1f\x8b\x08\0").unwrap();
-    let text = node.verb(&["history", "--kubelet-log", path.to_str().unwrap()]).unwrap_err();
-    has(&text, &["kubelet.log.1.gz is compressed", "zcat "]);
 }
