@@ -1,5 +1,4 @@
-//! What a call costs that only answers, or finds everything right: beside an empty program, the same answer by a Go
-//! program, and a driver that is a shell script.
+//! What a call costs that only answers, or finds everything right, beside an empty program.
 
 use crate::Run;
 use crate::figures::Row;
@@ -14,23 +13,13 @@ const ROUNDS: usize = 101;
 pub fn measure(run: &mut Run) {
     let mut programs: Vec<(String, Program)> = Vec::new();
     let mut missing = Vec::new();
-    let made = &run.beside;
-    match &made.floor {
+    match &run.beside.floor {
         Ok(file) => programs.push((FLOOR.to_owned(), Program::new(file, [""; 0]))),
         Err(why) => missing.push(Row::missing(GROUP, FLOOR, why)),
     }
     for driver in &run.drivers {
         let init = Program::new(&driver.file, ["init"]).answering("Success");
         programs.push((format!("init{}", driver.mark), init));
-    }
-    for (name, file) in [("init, a Go program", &made.go), ("init, a shell script", &made.shell)] {
-        match file {
-            Ok(file) => {
-                let init = Program::new(file, ["init"]).answering("Success");
-                programs.push((name.to_owned(), init));
-            }
-            Err(why) => missing.push(Row::missing(GROUP, name, why)),
-        }
     }
     let machine = run.is_root.then(Machine::new);
     let volume = machine.as_ref().map(|machine| machine.bring("ext4", "64M"));
@@ -44,11 +33,6 @@ pub fn measure(run: &mut Run) {
             for driver in &run.drivers {
                 let call = machine.call(driver, &words).answering("Success");
                 programs.push((format!("{name}{}", driver.mark), call));
-            }
-            if let Ok(file) = &made.shell {
-                let call = Program::new(file, &words).answering("Success");
-                let call = call.setting("BY_ID", machine.links(volume));
-                programs.push((format!("{name}, a shell script"), call));
             }
         }
     } else {

@@ -1,5 +1,4 @@
-//! What an attach and a detach cost beside the bare requests for them and cinder-csi's, and what many calls ask of the
-//! cloud: against the project's own OpenStack-compatible server, with the times of real services.
+//! What an attach and a detach cost, and what many calls ask of the cloud: against the project's own OpenStack-compatible server, with the times of real services.
 
 use crate::Run;
 use crate::figures::Row;
@@ -9,8 +8,7 @@ use crate::scene::Scene;
 use crate::server::{Delays, Fault, World};
 use crate::support::{Answer, options, spawn};
 use crate::turns::clocked;
-use serde_json::{Value, json};
-use std::path::Path;
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 const GROUP: &str = "cloud";
@@ -59,8 +57,6 @@ fn call(driver: &Driver, scene: &Scene, words: &[String]) -> Program {
 }
 
 fn attach_and_detach(run: &mut Run, scene: &Scene) {
-    let token = Token::of(scene);
-    let server = scene.server(NODE);
     let mut pairs: Vec<(String, Program, Program)> = Vec::new();
     for driver in &run.drivers {
         let program = |words: [String; 3]| call(driver, scene, &words);
@@ -70,27 +66,10 @@ fn attach_and_detach(run: &mut Run, scene: &Scene) {
             program(scene.detach(NODE)),
         ));
     }
-    match run.beside.requests.clone() {
-        Ok(file) => {
-            for (name, kind) in [(": bare requests", "raw"), (": cinder-csi's requests", "csi")] {
-                let program = |what: &str| token.requests(&file, scene, &[kind, what], &server);
-                pairs.push((name.to_owned(), program("attach"), program("detach")));
-            }
-        }
-        Err(why) => {
-            for name in ["attach: bare requests", "attach: cinder-csi's requests"] {
-                run.add([Row::missing(GROUP, name, &why)]);
-            }
-        }
-    }
-    let beside = |what: &str, mark: &str| {
-        let base = format!("{what}: bare requests");
-        let name = format!("{what}{mark}");
-        Row { beside: (name != base).then_some(base), ..Row::new(GROUP, name) }
-    };
+    let named = |what: &str, mark: &str| Row::new(GROUP, format!("{what}{mark}"));
     let mut rows: Vec<Row> = pairs
         .iter()
-        .flat_map(|(mark, ..)| [beside("attach", mark), beside("detach", mark)])
+        .flat_map(|(mark, ..)| [named("attach", mark), named("detach", mark)])
         .collect();
     // One round more than is counted: the first call logs in.
     for round in 0..=run.rounds(ROUNDS) {
@@ -226,33 +205,4 @@ fn storm(run: &mut Run) {
         logins: Some(counters.logins),
         ..Row::new(GROUP, format!("{STORM} attaches and {STORM} detaches at once"))
     }]);
-}
-
-/// A login that is there already, as the driver has one after its first call.
-struct Token {
-    token: String,
-    project: String,
-}
-
-impl Token {
-    fn of(scene: &Scene) -> Self {
-        let client = reqwest::blocking::Client::new();
-        let domain = json!({"name": "Default"});
-        let user = json!({"name": "demo", "password": "demopass", "domain": domain});
-        let identity = json!({"methods": ["password"], "password": {"user": user}});
-        let scope = json!({"project": {"name": "demo", "domain": domain}});
-        let body = json!({"auth": {"identity": identity, "scope": scope}});
-        let url = format!("{}/auth/tokens", scene.cloud.auth_url().trim_end_matches('/'));
-        let answer = client.post(url).json(&body).send().unwrap();
-        let token = answer.headers()["x-subject-token"].to_str().unwrap().to_owned();
-        let body: Value = answer.json().unwrap();
-        let project = body["token"]["project"]["id"].as_str().unwrap().to_owned();
-        Self { token, project }
-    }
-
-    fn requests(&self, file: &Path, scene: &Scene, what: &[&str], server: &str) -> Program {
-        let url = scene.cloud.url();
-        let rest = [url.as_str(), &self.project, &self.token, server, &scene.volume];
-        Program::new(file, what.iter().copied().chain(rest))
-    }
 }

@@ -1,4 +1,4 @@
-//! What does not wobble: system calls, files read, children, threads, page faults, memory, instructions.
+//! What does not wobble: system calls, files read, children, threads, page faults, memory.
 
 use crate::figures::Counts;
 use crate::program::Program;
@@ -14,22 +14,6 @@ pub struct Counters {
     folder: PathBuf,
     launcher: Option<PathBuf>,
     strace: bool,
-    instructions: Option<Instructions>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Instructions {
-    Perf,
-    Callgrind,
-}
-
-impl Instructions {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Perf => "perf",
-            Self::Callgrind => "valgrind's callgrind",
-        }
-    }
 }
 
 impl Counters {
@@ -40,29 +24,11 @@ impl Counters {
             probe.status().is_ok_and(|status| status.success())
         };
         let strace = works(&["strace", "-o", "/dev/null", "true"]);
-        let mut counters = Self { folder: folder.to_owned(), launcher, strace, instructions: None };
-        let probe = Program::new(Path::new("/bin/true"), [""; 0]);
-        for kind in [Instructions::Perf, Instructions::Callgrind] {
-            counters.instructions = Some(kind);
-            if counters.instructions_of(&probe, &|| ()).is_some() {
-                return counters;
-            }
-        }
-        counters.instructions = None;
-        counters
-    }
-
-    pub fn instructions(&self) -> Option<Instructions> {
-        self.instructions
+        Self { folder: folder.to_owned(), launcher, strace }
     }
 
     /// All that can be counted; the program runs some times, and `undo` follows each.
     pub fn of(&self, program: &Program, undo: &dyn Fn()) -> Counts {
-        Counts { instructions: self.instructions_of(program, undo), ..self.quick(program, undo) }
-    }
-
-    /// The same without instructions, which takes fifty times as long as the program itself.
-    pub fn quick(&self, program: &Program, undo: &dyn Fn()) -> Counts {
         let mut counts = Counts::default();
         if let Some(trace) = self.trace(program, undo) {
             count_calls(&trace, &mut counts);
@@ -96,58 +62,6 @@ impl Counters {
         program.below(&counter).unwrap_or_else(|why| panic!("{program:?}: {why}"));
         undo();
         Some(fs::read_to_string(trace).unwrap())
-    }
-
-    fn instructions_of(&self, program: &Program, undo: &dyn Fn()) -> Option<u64> {
-        let told = self.folder.join("instructions");
-        let _ = fs::remove_dir_all(&told);
-        fs::create_dir_all(&told).unwrap();
-        let file = told.join("told");
-        let counter: Vec<OsString> = match self.instructions? {
-            Instructions::Perf => {
-                let words = ["perf", "stat", "-x", ",", "-e", "instructions:u", "-o"];
-                let words = words.map(OsString::from).into_iter();
-                words.chain([file.clone().into(), "--".into()]).collect()
-            }
-            Instructions::Callgrind => {
-                let mut log = OsString::from("--log-file=");
-                log.push(&file);
-                log.push(".%p");
-                let words = ["valgrind", "--tool=callgrind", "--trace-children=yes"];
-                let words = words.map(OsString::from).into_iter();
-                words.chain(["--callgrind-out-file=/dev/null".into(), log]).collect()
-            }
-        };
-        // Not each program runs below valgrind.
-        let is_right = program.below(&counter).is_ok();
-        undo();
-        if !is_right {
-            return None;
-        }
-        match self.instructions? {
-            Instructions::Perf => {
-                let text = fs::read_to_string(file).ok()?;
-                text.lines()
-                    .find(|line| line.contains("instructions"))?
-                    .split(',')
-                    .next()?
-                    .parse()
-                    .ok()
-            }
-            Instructions::Callgrind => {
-                // A file for each program. A child that is no program of its own tells in its parent's, and what
-                // its parent had counted again: it is left out.
-                let logs = fs::read_dir(told).unwrap().flatten().map(|entry| entry.path());
-                let collected = |log: PathBuf| {
-                    let text = fs::read_to_string(log).ok()?;
-                    let told =
-                        text.lines().filter_map(|line| Some(line.split_once("Collected : ")?.1));
-                    told.filter_map(|count| count.trim().parse::<u64>().ok()).max()
-                };
-                let programs: Vec<u64> = logs.filter_map(collected).collect();
-                (!programs.is_empty()).then(|| programs.iter().sum())
-            }
-        }
     }
 }
 

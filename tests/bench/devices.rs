@@ -30,24 +30,13 @@ pub fn measure(run: &mut Run) {
     searches(run, folder.path());
 }
 
-type Waiter = fn(&SysfsDevices, &Identity);
-
 fn notices(run: &mut Run, folder: &Path) {
-    let base = "this driver: events";
-    let cases: [(&str, Waiter); 4] = [
-        (base, by_events),
-        ("poll every 100 ms", |d, w| by_steps(d, w, &[100])),
-        ("back-off 50 ms, doubled to 500", |d, w| by_steps(d, w, &[50, 100, 200, 400, 500])),
-        ("back-off 1 s, 1.1-fold", |d, w| by_steps(d, w, &[1000, 1100, 1210, 1331])),
-    ];
     let mut turns = Turns::new(GROUP);
-    for (name, waiter) in cases {
-        let mut nth = 0;
-        turns.add(name, (name != base).then_some(base), move || {
-            nth += 1;
-            Took { time: notice(folder, nth, waiter).as_secs_f64() * 1e3, work: 0.0 }
-        });
-    }
+    let mut nth = 0;
+    turns.add("this driver: events", None, move || {
+        nth += 1;
+        Took { time: notice(folder, nth).as_secs_f64() * 1e3, work: 0.0 }
+    });
     run.add(turns.play(run.rounds(ROUNDS)));
 }
 
@@ -59,17 +48,8 @@ fn by_events(devices: &SysfsDevices, wanted: &Identity) {
     }
 }
 
-/// Looks after each step, the last one for ever.
-fn by_steps(devices: &SysfsDevices, wanted: &Identity, steps: &[u64]) {
-    let mut step = 0;
-    while devices.search(wanted).unwrap().is_empty() {
-        std::thread::sleep(Duration::from_millis(steps[step.min(steps.len() - 1)]));
-        step += 1;
-    }
-}
-
 /// From the kernel's event of a disk that appears while it is waited for to the answer.
-fn notice(folder: &Path, nth: u64, waiter: Waiter) -> Duration {
+fn notice(folder: &Path, nth: u64) -> Duration {
     let image = folder.join("noticed.img");
     fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
     let wanted = Identity::BackingFile(image.clone());
@@ -79,11 +59,11 @@ fn notice(folder: &Path, nth: u64, waiter: Waiter) -> Duration {
         // What it remembers of a moment is a thread's own.
         let devices = SysfsDevices::default();
         sender.send(()).unwrap();
-        waiter(&devices, &wanted);
+        by_events(&devices, &wanted);
         Instant::now()
     });
     receiver.recv().unwrap();
-    // Somewhere between 20 and 320 ms, never in step with a poll.
+    // Somewhere between 20 and 320 ms.
     std::thread::sleep(Duration::from_millis(20 + (nth * 37) % 300));
     let setup = std::thread::spawn(move || attach(&image));
     witness.wait(Duration::from_secs(10));

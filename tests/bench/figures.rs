@@ -19,8 +19,6 @@ pub struct Machine {
     pub processes: usize,
     /// Work that waited for a processor when the run began and ended: other work makes times untrue.
     pub load: Vec<f64>,
-    /// What counted instructions; none where nothing could.
-    pub instructions_by: Option<String>,
     pub wall_seconds: f64,
 }
 
@@ -56,7 +54,6 @@ pub struct Counts {
     pub threads: Option<u64>,
     pub faults: Option<u64>,
     pub memory_kib: Option<u64>,
-    pub instructions: Option<u64>,
 }
 
 /// A middle and where the middle half lies around it.

@@ -22,7 +22,7 @@ pub fn measure(run: &mut Run, crowd: &Crowd, name: &str) {
     }
     let mut rows = turns.play(run.rounds(ROUNDS));
     for (row, (_, call)) in rows.iter_mut().zip(&calls) {
-        row.counts = Some(run.counters.quick(call, &|| ()));
+        row.counts = Some(run.counters.of(call, &|| ()));
     }
     run.add(rows);
 }

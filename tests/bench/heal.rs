@@ -39,7 +39,7 @@ pub fn measure(run: &mut Run, crowd: &Crowd, name: &str) {
     is_whole(run, crowd);
     pull();
     for (row, (_, call)) in rows.iter_mut().zip(&calls) {
-        row.counts = Some(run.counters.quick(call, &pull));
+        row.counts = Some(run.counters.of(call, &pull));
     }
     calls[0].1.must();
     run.add(rows);

@@ -51,7 +51,7 @@ fn status(run: &mut Run, machine: &Machine, size: usize) {
     }
     let mut rows = turns.play(run.rounds(ROUNDS));
     for (row, (_, call)) in rows.iter_mut().zip(&calls) {
-        row.counts = Some(run.counters.quick(call, &|| ()));
+        row.counts = Some(run.counters.of(call, &|| ()));
     }
     run.add(rows);
 }
@@ -86,7 +86,7 @@ fn person(run: &mut Run, machine: &Machine, driver: &Driver, name: &str, verb: &
     let mut turns = Turns::new(GROUP);
     turns.add(name, None, || clocked(|| call.run()));
     let mut rows = turns.play(run.rounds(ROUNDS));
-    rows[0].counts = Some(run.counters.quick(&call, &|| ()));
+    rows[0].counts = Some(run.counters.of(&call, &|| ()));
     run.add(rows);
 }
 

@@ -192,8 +192,6 @@ fn measured(wish: &Wish, folder: &Path) -> Figures {
         is_brief: wish.brief,
     };
     run.figures.machine.look();
-    run.figures.machine.instructions_by =
-        run.counters.instructions().map(|kind| kind.name().to_owned());
     for group in GROUPS.into_iter().filter(|group| wish.wants(group)) {
         // Both are measured in the same crowds.
         let is_crowd = [guard::GROUP, heal::GROUP].contains(&group);

@@ -48,11 +48,6 @@ fn one(run: &mut Run, machine: &Machine, volume: &Volume, fs_type: &'static str)
     programs
         .push((named("blkid, fsck -a, mount by hand"), vec![Program::new(shell, ["-c", &typed])]));
     programs.push((named("the same as kubelet calls them"), by_kubelet(&device, &global, fs_type)));
-    if let Ok(file) = &run.beside.shell {
-        let call = Program::new(file, machine.stage(volume)).answering("Success");
-        let call = call.setting("BY_ID", machine.links(volume));
-        programs.push((named("mountdevice, a shell script"), vec![call]));
-    }
 
     let mut turns = Turns::new(GROUP);
     turns.add(named("mount(2) alone"), Some(&base), || {

@@ -12,14 +12,11 @@ const TITLES: [(&str, &str); 9] = [
     ("calls", "calls that only answer or find all right; x: times an empty static C program"),
     ("mounts", "mounting a clean file system of 1 GiB; x: times mountdevice"),
     ("memory", "memory of each call"),
-    (
-        "devices",
-        "from the kernel's event of a new disk to the answer; x: times this driver. Finding one disk",
-    ),
+    ("devices", "from the kernel's event of a new disk to the answer;finding one disk"),
     ("looking", "metrics, and what people call"),
     ("guard", "unmountdevice that is refused, in a crowd"),
     ("heal", "attach that heals, in a crowd"),
-    ("cloud", "the cloud, with the times of real services; x: times the bare requests"),
+    ("cloud", "the cloud, with the times of real services"),
 ];
 
 const NAME: usize = 44;
@@ -35,7 +32,7 @@ pub fn text(figures: &Figures) -> String {
         let _ = writeln!(out, "\n{title}");
         let _ = writeln!(
             out,
-            "  {:<NAME$} {:>9} {:>8} {:>7} {:>14} {:>6} {:>6} {:>7} {:>8} {:>5} {:>5} {:>5} {:>5} {:>8}",
+            "  {:<NAME$} {:>9} {:>8} {:>7} {:>14} {:>6} {:>6} {:>7} {:>8} {:>5} {:>5} {:>5} {:>5}",
             "",
             "ms",
             "work ms",
@@ -48,8 +45,7 @@ pub fn text(figures: &Figures) -> String {
             "again",
             "child",
             "thr.",
-            "req.",
-            "Minstr."
+            "req."
         );
         for row in rows {
             out.push_str(&line(figures, row));
@@ -74,18 +70,13 @@ fn line(figures: &Figures, row: &Row) -> String {
     let none = Counts::default();
     let counts = row.counts.as_ref().unwrap_or(&none);
     let count = |value: Option<u64>| value.map_or(String::new(), |value| value.to_string());
-    let millions = counts.instructions.map_or(String::new(), |count| {
-        #[allow(clippy::cast_precision_loss, reason = "for people")]
-        let millions = count as f64 / 1e6;
-        format!("{millions:.2}")
-    });
     let size = row.bytes.map_or(String::new(), |bytes| {
         #[allow(clippy::cast_precision_loss, reason = "for people")]
         let megabytes = bytes as f64 / 1e6;
         format!(" {megabytes:.2} MB")
     });
     let line = format!(
-        "  {:<NAME$} {:>9} {:>8} {:>7} {:>14} {:>6} {:>6} {:>7} {:>8} {:>5} {:>5} {:>5} {:>5} {:>8}{size}",
+        "  {:<NAME$} {:>9} {:>8} {:>7} {:>14} {:>6} {:>6} {:>7} {:>8} {:>5} {:>5} {:>5} {:>5}{size}",
         row.name,
         median(&row.times),
         median(&row.work),
@@ -99,7 +90,6 @@ fn line(figures: &Figures, row: &Row) -> String {
         count(counts.children),
         count(counts.threads),
         count(row.requests),
-        millions,
     );
     format!("{}\n", line.trim_end())
 }
@@ -178,14 +168,13 @@ impl Machine {
     fn told(&self) -> String {
         let loads: Vec<_> = self.load.iter().map(|load| format!("{load:.1}")).collect();
         format!(
-            "{} cores ({}), Linux {}, {} processes, load {}; instructions by {}; {:.0} s\n\
+            "{} cores ({}), Linux {}, {} processes, load {}; {:.0} s\n\
              medians; `x` is a ratio of medians of rounds in turn, beside it the middle half of the rounds",
             self.cores,
             self.processor,
             self.kernel,
             self.processes,
             loads.join(" to "),
-            self.instructions_by.as_deref().unwrap_or("nothing here"),
             self.wall_seconds
         )
     }
