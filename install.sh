@@ -78,9 +78,8 @@ disk: a FlexVolume driver for cloud block disks
                             weaknesses that were told of, where their database can be had
   sudo ./install.sh test surroundings [TEST...]
                             full, hanging and missing folders; thousands of mounts, processes, disks
-  ./install.sh test recovery [--nodes N] [--volumes N] [--seed N] [--minutes N] [--plots] [RULES...]
-                            5,000 nodes after an outage of their cloud, on a virtual clock: by this
-                            driver's rules, those of before, and others' back-off; five to ten minutes
+  ./install.sh test recovery [--nodes N] [--volumes N] [--seed N] [--minutes N] [kubelets|controller]
+                            5,000 nodes after an outage of their cloud, on a virtual clock
   sudo ./install.sh bench [--long] [--brief] [--plots] [--before FILE] [GROUP...]
                             what a call costs, beside what people would use instead: a table, and a
                             file with all values beside the build. --long: crowds of thousands;

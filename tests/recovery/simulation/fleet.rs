@@ -1,39 +1,16 @@
-//! A fleet that comes back after an outage: kubelet calls, the driver asks, the cloud answers, by the rules that
-//! the driver itself has and by those of others.
+//! A fleet that comes back after an outage: kubelet calls, the driver asks, the cloud answers, by the driver's
+//! own rules.
 
-use super::adaptive;
-use super::before::OldGate;
 use super::clock::{Agenda, Chance, Micros, SECOND, micros, millis, span};
 use super::cloud::{Ask, Cloud, CloudSetting, Phase, Reply, Second};
-use super::machine::{COUNTS_FOR, Gates, Line, Machine};
+use super::machine::{COUNTS_FOR, Line, Machine};
 use incloud_disk::model::cloud::access::{Limits, Timeouts};
 use incloud_disk::model::cloud::asking::again::{Next, Tried, Tries};
-use incloud_disk::model::cloud::asking::gate::{Booked, CallTime, Gate, Heard, LOOK_AGAIN};
+use incloud_disk::model::cloud::asking::gate::{Booked, CallTime, Heard, LOOK_AGAIN};
 use incloud_disk::model::cloud::asking::places::Capacity;
 use incloud_disk::model::cloud::asking::{session, usual};
 use incloud_disk::model::pauses::{Looks, jittered};
 use std::time::Duration;
-
-/// By whose rules the cloud is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rules {
-    /// The driver's.
-    Driver,
-    /// The driver's as they were.
-    Before,
-    /// A call fails with its first failure, and is called again after a pause that doubles.
-    Kubernetes,
-    /// Ten tries, two seconds apart; each call logs in.
-    FixedSleeps,
-    /// As AWS' clients do it in their adaptive mode.
-    Adaptive,
-}
-
-impl Rules {
-    fn is_driver(self) -> bool {
-        matches!(self, Self::Driver | Self::Before)
-    }
-}
 
 /// Which process calls attach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +26,6 @@ pub struct Setting {
     pub seed: u64,
     pub nodes: usize,
     pub volumes: usize,
-    pub rules: Rules,
     pub caller: Caller,
     pub limits: Limits,
     pub cloud: CloudSetting,
@@ -123,10 +99,7 @@ struct Call {
     ask: Ask,
     /// What was to be asked when there was no token.
     then: Ask,
-    /// How often this call has looked at the volume.
-    looked: u32,
     tries: Tries,
-    attempts: u32,
     reply: Reply,
     sent: Micros,
     looks: Option<Looks>,
@@ -155,13 +128,8 @@ pub fn play(setting: Setting) -> Outcome {
     let mut chance = Chance::new(setting.seed);
     let all = setting.nodes * setting.volumes;
     let machines = if setting.caller == Caller::Kubelets { setting.nodes } else { 1 };
-    let gate = || match setting.rules {
-        Rules::Before => Gates::Before(OldGate::default()),
-        _ => Gates::Now(Gate::default()),
-    };
     // Each machine's token ends in the outage.
-    let machines =
-        (0..machines).map(|_| Machine::new(gate(), 100 + chance.some_of(PODS_COME) / SECOND));
+    let machines = (0..machines).map(|_| Machine::new(100 + chance.some_of(PODS_COME) / SECOND));
     let machines: Vec<_> = machines.collect();
     let call = |n: usize| Call {
         node: u32::try_from(n / setting.volumes).expect("so many nodes"),
@@ -176,9 +144,7 @@ pub fn play(setting: Setting) -> Outcome {
         token: 0,
         ask: Ask::Volume,
         then: Ask::Volume,
-        looked: 0,
         tries: Tries::of(true),
-        attempts: 0,
         reply: Reply::Done,
         sent: 0,
         looks: None,
@@ -282,17 +248,16 @@ impl Fleet {
         match self.call(who).at {
             At::Uncalled => self.begin(who),
             At::Login => self.waited_for_login(who),
-            At::Closed => self.book_or_queue(who),
             At::OwnLine | At::AllLine | At::Over => self.fail(who),
             At::Row => self.send(who),
             At::Sent => self.answered(who),
-            At::Pause => self.enter(who),
+            At::Closed | At::Pause => self.enter(who),
         }
     }
 
     fn begin(&mut self, who: u32) {
         let now = self.now;
-        let end = if self.setting.rules.is_driver() { now + micros(DEADLINE) } else { Micros::MAX };
+        let end = now + micros(DEADLINE);
         let call = self.call(who);
         call.begin = now;
         call.end = end;
@@ -301,13 +266,9 @@ impl Fleet {
         call.has_turn = false;
         call.looks = None;
         call.asked = None;
-        call.looked = 0;
         call.token = 0;
         let node = call.node as usize;
-        let first = match self.setting.rules {
-            Rules::Driver | Rules::Before if !self.knows_server[node] => Ask::Server,
-            _ => Ask::Volume,
-        };
+        let first = if self.knows_server[node] { Ask::Volume } else { Ask::Server };
         self.ask(who, first);
     }
 
@@ -336,7 +297,6 @@ impl Fleet {
         let call = self.call(who);
         call.ask = ask;
         call.tries = Tries::of(ask.is_repeatable());
-        call.attempts = 0;
         if ask != Ask::Login && call.token == 0 {
             self.find_token(who);
         } else {
@@ -354,9 +314,6 @@ impl Fleet {
         let call = self.call(who);
         call.then = call.ask;
         call.tries = Tries::of(call.ask.is_repeatable());
-        if self.setting.rules == Rules::FixedSleeps {
-            return self.log_in(who);
-        }
         if self.is_usable(kept) {
             self.call(who).token = kept;
             return self.enter(who);
@@ -368,13 +325,8 @@ impl Fleet {
             return self.log_in(who);
         }
         machine.wait_for_login.push(who);
-        let until = if self.setting.rules.is_driver() {
-            let time = self.time_of(who);
-            let patience = self.machine(who).gate.waits_for_login(time.left, time.total);
-            self.now + micros(patience)
-        } else {
-            Micros::MAX
-        };
+        let time = self.time_of(who);
+        let until = self.now + micros(session::waits_for_login(time.left, time.total));
         self.wait(who, At::Login, until);
     }
 
@@ -421,35 +373,12 @@ impl Fleet {
         }
     }
 
-    /// Wants a leave for the request.
-    fn enter(&mut self, who: u32) {
-        match self.setting.rules {
-            Rules::Driver | Rules::Before => self.book_or_queue(who),
-            Rules::Kubernetes | Rules::FixedSleeps => self.send(who),
-            Rules::Adaptive => {
-                let now = span(self.now).as_secs_f64();
-                let wait = self.machine(who).bucket.wait(now);
-                let until = self.now + micros(Duration::from_secs_f64(wait));
-                self.wait(who, At::Row, until);
-            }
-        }
-    }
-
     /// As the driver's limiter does it: the service is open, then a place in the queue, then one in the row.
-    fn book_or_queue(&mut self, who: u32) {
+    fn enter(&mut self, who: u32) {
         self.machine(who).wait_for_service.retain(|one| *one != who);
-        if !self.machine(who).gate.holds_no_place() && self.call(who).at == At::Closed {
-            return self.book(who);
-        }
         let (service, now) = (self.call(who).ask.service(), millis(self.now));
-        if self.machine(who).gate.holds_no_place()
-            && let Some(wait) = self.machine(who).gate.closed(service, now)
-        {
+        if let Some((wait, _)) = self.machine(who).gate.closed(service, now) {
             return self.wait_for_service(who, wait);
-        }
-        if !self.machine(who).gate.holds_no_place() {
-            self.machine(who).drawn += 1;
-            self.call(who).number = self.machine(who).drawn;
         }
         match self.call(who).ask {
             Ask::Attach => self.queue(who, At::OwnLine),
@@ -503,12 +432,6 @@ impl Fleet {
 
     /// It has got its place in a queue.
     fn inside(&mut self, who: u32, at: At) {
-        if !self.machine(who).gate.holds_no_place() {
-            let (number, now) = (self.call(who).number, self.now);
-            self.line(who, at).works(number, now);
-            let place = u32::try_from(self.place_of(who)).expect("so many");
-            self.agenda.add(now + micros(COUNTS_FOR), OF_A_MACHINE | place, 0);
-        }
         if at == At::OwnLine { self.queue(who, At::AllLine) } else { self.book(who) }
     }
 
@@ -522,18 +445,13 @@ impl Fleet {
             }
             Booked::TooLate => self.fail(who),
             Booked::Closed(wait, _) => {
-                if self.machine(who).gate.holds_no_place() {
-                    self.leave_lines(who);
-                }
+                self.leave_lines(who);
                 self.wait_for_service(who, wait);
             }
         }
     }
 
     fn leave_lines(&mut self, who: u32) {
-        if !self.setting.rules.is_driver() {
-            return;
-        }
         let number = self.call(who).number;
         if self.call(who).ask == Ask::Attach {
             self.line(who, At::OwnLine).leave(number);
@@ -570,12 +488,10 @@ impl Fleet {
     fn send(&mut self, who: u32) {
         let now = self.now;
         let number = self.call(who).number;
-        if self.setting.rules == Rules::Driver {
-            if self.call(who).ask == Ask::Attach {
-                self.line(who, At::OwnLine).works(number, now);
-            }
-            self.line(who, At::AllLine).works(number, now);
+        if self.call(who).ask == Ask::Attach {
+            self.line(who, At::OwnLine).works(number, now);
         }
+        self.line(who, At::AllLine).works(number, now);
         let call = self.call(who);
         call.has_asked = true;
         call.sent = now;
@@ -588,52 +504,15 @@ impl Fleet {
         let is_late = at > limit;
         self.call(who).reply = if is_late { Reply::TimedOut } else { reply };
         let until = at.min(limit);
-        if until > now + micros(COUNTS_FOR) && self.setting.rules == Rules::Driver {
+        if until > now + micros(COUNTS_FOR) {
             let place = u32::try_from(self.place_of(who)).expect("so many");
             self.agenda.add(now + micros(COUNTS_FOR), OF_A_MACHINE | place, 0);
         }
         self.wait(who, At::Sent, until);
     }
 
-    fn answered(&mut self, who: u32) {
-        match self.setting.rules {
-            Rules::Driver | Rules::Before => self.answered_driver(who),
-            Rules::Kubernetes => match self.call(who).reply {
-                Reply::Full(_) | Reply::NotReached | Reply::TimedOut => self.fail(who),
-                _ => self.heard(who),
-            },
-            Rules::FixedSleeps => match self.call(who).reply {
-                Reply::Full(_) | Reply::NotReached | Reply::TimedOut => {
-                    self.call(who).attempts += 1;
-                    if self.call(who).attempts == 10 {
-                        return self.fail(who);
-                    }
-                    self.pause(who, Duration::from_secs(2));
-                }
-                _ => self.heard(who),
-            },
-            Rules::Adaptive => {
-                let reply = self.call(who).reply;
-                let is_full = matches!(reply, Reply::Full(_));
-                let now = span(self.now).as_secs_f64();
-                if reply != Reply::NotReached {
-                    self.machine(who).bucket.answered(is_full, now);
-                }
-                if !is_full && !matches!(reply, Reply::NotReached | Reply::TimedOut) {
-                    return self.heard(who);
-                }
-                self.call(who).attempts += 1;
-                if self.call(who).attempts == adaptive::ATTEMPTS {
-                    return self.fail(who);
-                }
-                let pause = adaptive::pause(self.call(who).attempts, self.chance.share());
-                self.pause(who, Duration::from_secs_f64(pause));
-            }
-        }
-    }
-
     /// As the driver's HTTP does it.
-    fn answered_driver(&mut self, who: u32) {
+    fn answered(&mut self, who: u32) {
         let call = &self.calls[who as usize];
         let (service, sent, reply) = (call.ask.service(), millis(call.sent), call.reply);
         let (limits, now) = (self.setting.limits, millis(self.now));
@@ -708,11 +587,7 @@ impl Fleet {
         if ask == Ask::Login {
             return self.logged_in(who);
         }
-        if self.setting.rules.is_driver() {
-            self.driver_goes_on(who, ask, reply);
-        } else {
-            self.other_goes_on(who, ask, reply);
-        }
+        self.go_on(who, ask, reply);
     }
 
     fn logged_in(&mut self, who: u32) {
@@ -725,7 +600,7 @@ impl Fleet {
     }
 
     /// The requests of the driver's attach, in its order.
-    fn driver_goes_on(&mut self, who: u32, ask: Ask, reply: Reply) {
+    fn go_on(&mut self, who: u32, ask: Ask, reply: Reply) {
         match (ask, reply) {
             (Ask::Server, _) => {
                 let node = self.call(who).node as usize;
@@ -778,38 +653,6 @@ impl Fleet {
         call.ask = Ask::Volume;
         call.tries = Tries::of(true);
         let pause = call.looks.as_mut().and_then(Iterator::next).unwrap_or_default();
-        self.pause(who, pause);
-    }
-
-    /// The requests of others: what cinder-csi asks for, and of the one with fixed sleeps the least that does it.
-    fn other_goes_on(&mut self, who: u32, ask: Ask, reply: Reply) {
-        let is_short = self.setting.rules == Rules::FixedSleeps;
-        let Reply::Volume(phase) = reply else {
-            return match ask {
-                Ask::Server => self.ask(who, Ask::Attach),
-                _ => self.look_again(who, is_short),
-            };
-        };
-        let looked = self.call(who).looked;
-        match phase {
-            Phase::Attached => self.succeed(who),
-            Phase::Free if is_short => self.ask(who, Ask::Attach),
-            Phase::Free => self.ask(who, Ask::Server),
-            Phase::Attaching if looked == if is_short { 10 } else { 15 } => self.fail(who),
-            Phase::Attaching => self.look_again(who, is_short),
-        }
-    }
-
-    fn look_again(&mut self, who: u32, is_short: bool) {
-        let call = self.call(who);
-        let pause = if is_short {
-            Duration::from_secs(2)
-        } else {
-            Duration::from_secs(1).mul_f64(1.2_f64.powi(i32::try_from(call.looked).unwrap_or(0)))
-        };
-        call.looked += 1;
-        call.ask = Ask::Volume;
-        call.attempts = 0;
         self.pause(who, pause);
     }
 }

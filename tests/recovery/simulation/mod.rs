@@ -8,8 +8,6 @@
     reason = "each ring uses its own part, and fails by panicking"
 )]
 
-mod adaptive;
-mod before;
 mod clock;
 mod cloud;
 pub mod fleet;

@@ -1,18 +1,17 @@
 //! The scene that is played: how large the cloud is beside its fleet.
 
 use super::cloud::CloudSetting;
-use super::fleet::{Caller, Rules, Setting};
+use super::fleet::{Caller, Setting};
 use incloud_disk::model::cloud::access::Limits;
 use std::time::Duration;
 
 /// A cloud that takes one request a second of each five nodes, and is away for ten minutes. Its other times are
 /// those that real services showed.
-pub fn scene(seed: u64, nodes: usize, volumes: usize, rules: Rules, caller: Caller) -> Setting {
+pub fn scene(seed: u64, nodes: usize, volumes: usize, caller: Caller) -> Setting {
     Setting {
         seed,
         nodes,
         volumes,
-        rules,
         caller,
         limits: Limits::default(),
         cloud: CloudSetting {
