@@ -6,6 +6,7 @@ use crate::calls::{self, UUID};
 use crate::scene::{record, servers, set};
 use crate::support::{Answer, Node, options, spawn};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 fn node_with(ids: &[&str]) -> Node {
     let node = Node::new();
@@ -82,6 +83,25 @@ fn of_many_attaches_at_once_one_node_gets_the_volume() {
             assert!(to == winner || text.contains(winner), "{text}");
         }
     }
+}
+
+#[test]
+fn calls_at_once_have_ids_of_their_own_and_whole_log_lines() {
+    let ids: Vec<_> = (0..12).map(|number| format!("vol-{number}")).collect();
+    let node = node_with(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+    let started: Vec<_> =
+        ids.iter().map(|id| spawn(node.command(calls::attach(id, id, "node-b")))).collect();
+    for (child, output) in started {
+        assert_eq!(Answer::finish(child, output).json["status"], "Success");
+    }
+    let log = node.log();
+    let ids: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("begin") || line.contains("end:"))
+        .map(|line| line.split("id=\"").nth(1).unwrap().split('"').next().unwrap())
+        .collect();
+    assert_eq!(ids.len(), 24, "{log}");
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 12, "{log}");
 }
 
 #[test]

@@ -112,6 +112,25 @@ fn an_image_installs_itself_on_a_machine_without_a_shell() {
 }
 
 #[test]
+fn a_damaged_image_installs_nothing() {
+    if !is_possible("a_damaged_image_installs_nothing") {
+        return;
+    }
+    let scene = Scene::new();
+    let sums = scene.folder.path().join("image/SHA256SUMS");
+    fs::write(&sums, format!("{}  disk\n", "0".repeat(64))).unwrap();
+    let output = scene.run(&["install"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = crate::machine::text_of(&output);
+    assert!(said.contains("unpack the release again"), "{said}");
+    assert!(!scene.driver().exists());
+    let script = "cd \"$0\" && sha256sum disk >SHA256SUMS";
+    let folder = scene.folder.path().join("image");
+    assert!(Command::new("sh").args(["-c", script]).arg(folder).status().unwrap().success());
+    scene.installed();
+}
+
+#[test]
 fn drift_is_told_when_it_comes() {
     if !is_possible("drift_is_told_when_it_comes") {
         return;

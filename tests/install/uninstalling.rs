@@ -4,8 +4,9 @@ use crate::machine::{Machine, fails, is_same, must, names_in};
 use crate::support::{output_of, private_mounts, start};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 const GLOBAL: &str = "/var/lib/kubelet/plugins/kubernetes.io/flexvolume/incloud/disk/mounts/pv-1";
 const POD: &str = "/data/kubelet/pods/0b5c-1/volumes/incloud~disk/pv-2";
@@ -28,6 +29,24 @@ fn mounted_volumes_are_named_and_hold_the_driver() {
     machine.answers();
     machine.runs(8, "kubelet", &["kubelet"]);
     must(&mut machine.command(["uninstall"]));
+    assert!(names_in(&machine.plugins()).is_empty());
+}
+
+/// Of a real one: the kernel does not show its mounts, and it has none.
+#[test]
+fn a_kubelet_that_has_ended_holds_nothing() {
+    let machine = Machine::new();
+    machine.installed(&machine.make_driver("a"));
+    let program = machine.base().join("kubelet");
+    must(Command::new("cp").arg("/bin/true").arg(&program));
+    let mut kubelet = start(&mut Command::new(&program));
+    let process = PathBuf::from("/proc").join(kubelet.id().to_string());
+    while fs::read(process.join("mountinfo")).is_ok() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::os::unix::fs::symlink(&process, machine.proc().join("8")).unwrap();
+    must(&mut machine.command(["uninstall"]));
+    kubelet.wait().unwrap();
     assert!(names_in(&machine.plugins()).is_empty());
 }
 
