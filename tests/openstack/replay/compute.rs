@@ -12,10 +12,10 @@ fn attach_and_detach() {
     scene.play_as("other", "B10");
     scene.play(&["B11", "B12", "B13", "B14"]);
     scene.run();
-    scene.play(&["B15", "B16", "B17", "B21", "B23", "B24", "B26"]);
+    scene.play(&["B16", "B17", "B21", "B23", "B24"]);
     scene.play(&["B27", "B28", "B29", "B30"]);
     scene.run();
-    scene.play(&["B34", "B35", "B36", "B37"]);
+    scene.play(&["B34", "B35"]);
     scene.play_as("other", "B48");
     scene.close();
 }

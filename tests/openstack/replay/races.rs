@@ -12,9 +12,9 @@ fn transitions() {
     two_disks(&scene);
     scene.play(&["C1"]);
     scene.pass(100);
-    scene.play(&["C2", "C3", "C4", "C6"]);
+    scene.play(&["C2", "C3", "C6"]);
     scene.run();
-    scene.play(&["C8", "C9", "C10", "C11", "C12"]);
+    scene.play(&["C8", "C9", "C12"]);
     scene.run();
     scene.play(&["C15", "C16"]);
     leave(&mut scene.server.world(), "vol3", "node-b");

@@ -30,7 +30,7 @@ impl World {
                 "Multiattach volumes are only supported starting with compute API version 2.60.",
             ));
         }
-        // Nova looks at its own rows first, also at ghosts (B13, B16, C4, K3, K4).
+        // Nova looks at its own rows first, also at ghosts (B13, B16, K4).
         let having = self.compute.servers_with(&wanted);
         if !volume.multiattach && !having.is_empty() {
             return Err(Refusal::bad(format!(
@@ -131,7 +131,7 @@ fn quoted(asked: &Asked<'_>, refusal: &Refusal) -> String {
     format!("{message} (HTTP {code}) (Request-ID: {})", asked.id)
 }
 
-/// The 404 of a pair that Nova does not know (B23, B26, H12).
+/// The 404 of a pair that Nova does not know (B23, H12).
 pub fn not_attached(server: &str, volume: &str) -> Refusal {
     Refusal::missing(format!("Instance {server} is not attached to volume {volume}"))
 }

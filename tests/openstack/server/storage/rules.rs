@@ -60,7 +60,7 @@ impl Storage {
         volume.settle_status();
     }
 
-    /// A detach begins; everything but a whole attachment is refused (C6, C11, F, K5).
+    /// A detach begins; everything but a whole attachment is refused (C6, F, K5).
     pub fn begin_detaching(&mut self, volume: &str) -> Result<(), Refusal> {
         let volume = self.volume_mut(volume).ok_or_else(|| no_volume(volume))?;
         let attached = volume.attachments.iter().any(|known| known.status == "attached");
