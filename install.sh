@@ -80,10 +80,10 @@ disk: a FlexVolume driver for cloud block disks
                             full, hanging and missing folders; thousands of mounts, processes, disks
   ./install.sh test recovery [--nodes N] [--volumes N] [--seed N] [--minutes N] [kubelets|controller]
                             5,000 nodes after an outage of their cloud, on a virtual clock
-  sudo ./install.sh bench [--long] [--brief] [--plots] [--before FILE] [GROUP...]
+  sudo ./install.sh bench [--long] [--brief] [--before FILE] [GROUP...]
                             what a call costs, beside what people would use instead: a table, and a
                             file with all values beside the build. --long: crowds of thousands;
-                            --brief: fewer rounds; --plots: draws the documents' plots;
+                            --brief: fewer rounds;
                             --before: another build of the driver is measured in the same run
   ./install.sh release [--out DIR] [--sign KEY]
                             a tarball for nodes without a toolchain: the driver with libudev and the

@@ -177,7 +177,7 @@ impl Which {
 
 /// Sizes of this driver's rows that are named by a number of these, and the median time of processors that each takes,
 /// which other work on the machine changes little. The smallest first.
-pub fn sizes(figures: &Figures, group: &str, word: &str) -> Vec<(f64, f64)> {
+fn sizes(figures: &Figures, group: &str, word: &str) -> Vec<(f64, f64)> {
     let rows = figures.rows.iter().filter(|row| row.group == group && row.name.ends_with(word));
     let mut found: Vec<_> =
         rows.filter_map(|row| Some((size_of(&row.name)?, spread(&row.work)?.middle))).collect();

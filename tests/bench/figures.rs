@@ -1,17 +1,17 @@
 //! What was measured: rows of times taken in turn and of counts, and what follows from them. It is what the file
-//! beside the build holds; the table, the budgets and the plots are made of nothing else.
+//! beside the build holds; the table and the budgets are made of nothing else.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// One run.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Figures {
     pub machine: Machine,
     pub rows: Vec<Row>,
 }
 
 /// Where it was measured, in words.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Machine {
     pub kernel: String,
     pub processor: String,
@@ -23,7 +23,7 @@ pub struct Machine {
 }
 
 /// One thing that was done again and again. Rows of a group were done in turn, round by round.
-#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Row {
     pub group: String,
     pub name: String,
@@ -42,7 +42,7 @@ pub struct Row {
 }
 
 /// What a call takes and does, which is the same each time.
-#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize)]
 pub struct Counts {
     pub system_calls: Option<u64>,
     pub bytes_read: Option<u64>,

@@ -1,9 +1,8 @@
 //! What a call costs, beside what people would use instead: `tests/run bench`, or `cargo bench`. A table, a file with
-//! all values, and plots. Figures only: nothing here passes or fails by time.
+//! all values. Figures only: nothing here passes or fails by time.
 //!
 //! ```text
-//! bench [--brief] [--long] [--plots] [--driver FILE] [--libudev FILE] [--before FILE] [GROUP...]
-//! bench --from FILE [--from FILE]... [--plots]
+//! bench [--brief] [--long] [--driver FILE] [--libudev FILE] [--before FILE] [GROUP...]
 //! ```
 #![allow(
     clippy::unwrap_used,
@@ -35,13 +34,10 @@ mod looking;
 mod memory;
 mod mounts;
 mod node;
-mod plots;
 mod program;
 mod table;
 mod turns;
 
-#[path = "../support/plot.rs"]
-mod plot;
 #[path = "../cloud/scene.rs"]
 mod scene;
 #[path = "../openstack/server/mod.rs"]
@@ -67,11 +63,9 @@ const GROUPS: [&str; 9] =
 struct Wish {
     brief: bool,
     long: bool,
-    plots: bool,
     driver: Option<PathBuf>,
     libudev: Option<PathBuf>,
     before: Option<PathBuf>,
-    from: Vec<PathBuf>,
     groups: Vec<String>,
 }
 
@@ -84,11 +78,9 @@ impl Wish {
             match word.as_str() {
                 "--brief" => wish.brief = true,
                 "--long" => wish.long = true,
-                "--plots" => wish.plots = true,
                 "--driver" => wish.driver = Some(file()?),
                 "--libudev" => wish.libudev = Some(file()?),
                 "--before" => wish.before = Some(file()?),
-                "--from" => wish.from.push(file()?),
                 // cargo's own.
                 "--bench" => {}
                 group if GROUPS.contains(&group) => wish.groups.push(word),
@@ -139,39 +131,8 @@ fn main() -> ExitCode {
     };
     // Beside the build: .../target/tmp is cargo's folder for this program.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
-    let figures = if wish.from.is_empty() {
-        measured(&wish, &folder)
-    } else {
-        match read(&wish.from) {
-            Ok(figures) => figures,
-            Err(why) => {
-                eprintln!("bench: {why}");
-                return ExitCode::from(2);
-            }
-        }
-    };
-    print!("{}", table::text(&figures));
-    if wish.plots {
-        for file in plots::write(&figures) {
-            println!("drawn: {}", file.display());
-        }
-    }
+    print!("{}", table::text(&measured(&wish, &folder)));
     ExitCode::SUCCESS
-}
-
-/// The rows of earlier runs, on the machine of the first.
-fn read(files: &[PathBuf]) -> Result<Figures, String> {
-    let mut all = Figures::default();
-    for (place, file) in files.iter().enumerate() {
-        let named = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-        let text = fs::read(file).map_err(|error| named(&error))?;
-        let one: Figures = serde_json::from_slice(&text).map_err(|error| named(&error))?;
-        if place == 0 {
-            all.machine = one.machine;
-        }
-        all.rows.extend(one.rows);
-    }
-    Ok(all)
 }
 
 fn measured(wish: &Wish, folder: &Path) -> Figures {
