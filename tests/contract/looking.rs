@@ -198,34 +198,6 @@ fn a_person_who_waits_is_told_for_what() {
     assert!(answered.starts_with("disk: failed: detach"), "{shown}");
 }
 
-/// At fee4868 lines of 99 columns on a terminal of 70.
-#[test]
-fn a_line_is_as_wide_as_the_terminal() {
-    let (test, node) = ("a_line_is_as_wide_as_the_terminal", Node::new());
-    let of_width = |columns: usize| {
-        let disk = crate::support::DISK;
-        let words = format!("--version; stty cols {columns}; '{disk}' doctor");
-        let (_, shown) = on_a_terminal(test, &node, &words)?;
-        // Without the colours.
-        let plain: String = shown
-            .split('\x1b')
-            .map(|part| {
-                part.trim_start_matches(|sign: char| sign == '[' || sign.is_ascii_digit())
-                    .trim_start_matches('m')
-            })
-            .collect();
-        // A path stays whole, however long it is.
-        let without_path = |line: &str| match line.rsplit_once(' ') {
-            Some((before, word)) if word.contains('/') => before.trim_end().chars().count(),
-            _ => line.chars().count(),
-        };
-        Some(plain.lines().skip(1).map(without_path).collect::<Vec<_>>())
-    };
-    let (Some(narrow), Some(wide)) = (of_width(70), of_width(180)) else { return };
-    assert!(narrow.iter().all(|width| *width <= 70), "{narrow:?}");
-    assert!(wide.iter().any(|width| *width > 100) && wide.len() < narrow.len(), "{wide:?}");
-}
-
 /// A shell asks for them while a person types.
 #[test]
 fn names_are_told_without_the_cloud_and_without_a_trace() {
