@@ -212,10 +212,21 @@ impl Machine {
     pub fn stage_killed_at(&self, step: &str) {
         make_folder(&self.global());
         let arguments = ["mountdevice", &text(&self.global()), &self.link(), &self.options()];
-        let mut command = self.command(&arguments);
-        command.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
-        let output = crate::support::output_of(&mut command);
+        let output = self.killed_at(step, &arguments);
         assert!(output.status.signal().is_some(), "not killed at {step}: {output:?}");
+    }
+
+    /// The same of a heal, whose worker it is that ends there.
+    #[track_caller]
+    pub fn heal_killed_at(&self, step: &str) {
+        let output = self.killed_at(step, &["heal"]);
+        assert!(!output.status.success(), "not killed at {step}: {output:?}");
+    }
+
+    fn killed_at(&self, step: &str, arguments: &[&str]) -> std::process::Output {
+        let mut command = self.command(arguments);
+        command.env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
+        crate::support::output_of(&mut command)
     }
 
     #[track_caller]

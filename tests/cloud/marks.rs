@@ -425,6 +425,32 @@ fn a_heal_leaves_the_mark_that_went_with_its_disk() {
     }
 }
 
+/// Taken by force, and attached again, both elsewhere: its disk is back under another letter, without a mark.
+fn goes_and_comes(life: &Life) {
+    let there = &life.there;
+    there.node.verb(&["detach", "--force", PV, "node-a"]).unwrap();
+    let options = crate::support::options_with(&life.volume, PV, "ext4", "rw");
+    there.node.must(["attach", &options, "node-a"]);
+    assert_eq!(mark(life), None);
+}
+
+/// A heal is killed when it has moved all mounts: the next one has nothing to heal, and the mark comes all the same.
+#[test]
+fn a_killed_heal_leaves_no_mount_without_its_mark() {
+    needs!(mounts, seams);
+    let life = Life::new("ext4");
+    let here = &life.here;
+    life.up(here, "ext4");
+    goes_and_comes(&life);
+    here.heal_killed_at("heal.own");
+    assert_eq!(mark(&life), None);
+    let (_, said) = here.verb(&["heal"]);
+    assert!(!said.contains("switched"), "the one that was killed had moved all: {said}");
+    assert_eq!(mark(&life).as_deref(), Some(here.server.as_str()));
+    life.down(here);
+    assert_eq!(mark(&life), None);
+}
+
 /// A person has released it, and a program keeps its file: no call comes again when that ends.
 #[test]
 fn a_mark_stays_as_long_as_an_open_file_and_goes_by_the_timer() {
