@@ -1,10 +1,15 @@
-//! The dashboard for Grafana asks for what the driver measures.
+//! The dashboard for Grafana: it asks for what the driver measures, and each of its queries answers what it
+//! must in a recorded night. What Grafana itself draws is not checked here.
 
 use crate::manifests::asks_for_what_is_measured;
+use crate::support::promtool;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+const TRIALS: &str = "tests/contract/dashboard_trials.yaml";
 
 fn path_of(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -47,5 +52,26 @@ fn each_panel_has_its_place_and_its_words() {
                 assert!(taken.insert((x, y)), "{title} lies on another panel");
             }
         }
+    }
+}
+
+#[test]
+fn each_query_is_tried_on_a_bad_night() {
+    let trials = fs::read_to_string(path_of(TRIALS)).unwrap();
+    for query in queries() {
+        let tried = query.replace("$node", ".*").replace("$__rate_interval", "5m");
+        // More than once: before that night's trouble and in it.
+        let times = trials.matches(&format!("- expr: '{tried}'\n")).count();
+        assert!(times > 1, "{query}: {times}");
+    }
+}
+
+#[test]
+fn prometheus_answers_as_that_night_was() {
+    let path = path_of(TRIALS);
+    let words = [OsStr::new("test"), OsStr::new("rules"), path.as_os_str()];
+    let said = promtool("prometheus_answers_as_that_night_was", &words, None);
+    if let Some((is_content, said)) = said {
+        assert!(is_content, "{said}");
     }
 }

@@ -1,7 +1,9 @@
 //! The floors of `src/lib.rs`, where no crate keeps them.
 
 use crate::source::{files, folder, without_tests};
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
 /// A file ends where its concept ends, however long that is: so its first line must say it.
 #[test]
@@ -80,4 +82,41 @@ fn nothing_below_the_faces_names_kubelets_interface() {
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The names of the types that a text defines.
+fn types_in(code: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for line in code.lines() {
+        let line = line.trim_start();
+        let Some(rest) = line.strip_prefix("pub") else { continue };
+        let rest = match rest.strip_prefix('(') {
+            Some(rest) => rest.split_once(')').map_or("", |(_, rest)| rest),
+            None => rest,
+        };
+        let mut words = rest.split_whitespace();
+        if matches!(words.next(), Some("struct" | "enum" | "trait" | "type")) {
+            let name = words.next().unwrap_or_default();
+            found.push(name.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap());
+        }
+    }
+    found
+}
+
+#[test]
+fn each_name_of_a_type_has_one_meaning() {
+    assert_eq!(
+        types_in("pub struct A<'a> {\n  pub(in crate::x) enum B {\nstruct C;\npub fn d()\n"),
+        ["A", "B"]
+    );
+    let mut seen: BTreeMap<String, PathBuf> = BTreeMap::new();
+    let mut twice = Vec::new();
+    for (file, text) in without_tests(&folder()) {
+        for name in types_in(&text) {
+            if let Some(other) = seen.insert(name.to_owned(), file.clone()) {
+                twice.push(format!("{name}: {} and {}", other.display(), file.display()));
+            }
+        }
+    }
+    assert!(twice.is_empty(), "\n{}", twice.join("\n"));
 }

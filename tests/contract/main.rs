@@ -20,6 +20,7 @@ mod source;
 
 mod at_night;
 mod attach;
+mod chosen_crates;
 mod config_drive;
 mod configuration;
 mod covered;

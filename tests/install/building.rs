@@ -101,6 +101,31 @@ fn a_build_that_takes_long_says_so_and_what_was_built_is_installed() {
     must(&mut machine.command(["verify"]));
 }
 
+/// What is built for a root directory is what starts there.
+#[test]
+fn a_driver_with_libudev_is_built_where_that_library_is() {
+    let name = "building::a_driver_with_libudev_is_built_where_that_library_is";
+    let machine = Machine::new();
+    if !machine.has_libraries_of_the_driver() {
+        return skip(name, "the driver under test is built without libudev");
+    }
+    let source = Source::with_all(&machine);
+    let machine = machine.with_script(source.folder.join("install.sh"));
+    let install = || {
+        let mut command = source.command(&machine, &["install", "--plugin-dir"]);
+        must(command.arg(machine.plugins()))
+    };
+    let said = install();
+    assert!(!said.contains("the static driver"), "{said}");
+    assert!(is_same(&machine.driver(), &source.with_libudev));
+    // The C library there is too old for it.
+    let libc = machine.at("usr/lib/some-linux-gnu/libc.so.6");
+    fs::copy(libc.with_file_name("libudev.so.1"), &libc).unwrap();
+    let said = install();
+    assert!(said.contains("does not start everywhere"), "{said}");
+    assert!(is_same(&machine.driver(), small_driver()));
+}
+
 #[test]
 fn a_build_that_fails_shows_why_and_changes_nothing() {
     let machine = Machine::new();
