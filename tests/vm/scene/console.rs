@@ -90,7 +90,11 @@ impl Scene<'_> {
         if answer.status == status {
             return Ok(());
         }
-        Err(Stop::Broken(format!("the console: {} {}", answer.status, answer.message())))
+        Err(Stop::Broken(format!(
+            "the console: {} {}",
+            answer.status,
+            String::from_utf8_lossy(&answer.body)
+        )))
     }
 
     /// The cloud's address on the outside: in its own it is the guest's network that counts.
