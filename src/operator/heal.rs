@@ -4,7 +4,7 @@ use super::sweep::{HELD, WAITS};
 use super::switched::{IS_BACK, notes, word};
 use super::terminal::{hanging, told};
 use crate::driver::Context;
-use crate::driver::heal::outcome::Progress;
+use crate::driver::heal::outcome::HealProgress;
 use crate::driver::heal::{self, adopt};
 use crate::driver::report::survey;
 use crate::model::advice::Remedy;
@@ -43,7 +43,7 @@ pub(super) fn run(
         text += &told(&format!("{adopted}, of dead disks: {numbers}"));
     }
     let healed = heal::heal_by_hand(cx, id, mode)?;
-    if healed.progress == Progress::Resumed {
+    if healed.progress == HealProgress::Resumed {
         text += &told(IS_BACK);
     }
     for (place, done) in &healed.places {

@@ -12,7 +12,7 @@ use crate::configuration::Config;
 use crate::driver::Context;
 use crate::driver::attachment::take_down::{self, TakenDown};
 use crate::driver::heal::adopt::{self, FoundMount};
-use crate::driver::heal::outcome::{Healed, Progress};
+use crate::driver::heal::outcome::{HealProgress, Healed};
 use crate::driver::heal::recovery;
 use crate::driver::heal::sweep::{self, Swept};
 use crate::driver::mount::owed_marks;
@@ -335,7 +335,7 @@ impl NodeSweep<'_> {
         let (who, dry_run) = (host::machine::parent_name(), self.is_plan.then_some(true));
         match done {
             // Each minute the same.
-            Ok(healed) if healed.progress == Progress::StillWaiting => {}
+            Ok(healed) if healed.progress == HealProgress::StillWaiting => {}
             Ok(_) if self.mode != HealMode::Auto && !self.is_plan => {}
             Ok(healed) if healed.is_waiting() && self.is_plan => {}
             Ok(healed) if healed.is_waiting() => {
@@ -484,7 +484,7 @@ fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
         Err(error) => return vec![format!("volume {id}: not healed: {error}")],
     };
     let mut lines = Vec::new();
-    if healed.progress == Progress::Resumed {
+    if healed.progress == HealProgress::Resumed {
         lines.push(format!("volume {id}: {IS_BACK}"));
     }
     for (place, mounts) in &healed.places {

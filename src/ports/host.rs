@@ -54,6 +54,26 @@ pub trait Events {
     fn wait_beside(&mut self, at_most: Duration, other: BorrowedFd<'_>) -> bool;
 }
 
+/// The proof that a device is the volume's disk, as of now. Whatever may change the disk takes it, so that the next
+/// change needs a new proof.
+#[derive(Debug)]
+pub struct Proven<'a> {
+    volume: &'a VolumeId,
+    device: &'a Device,
+}
+
+impl<'a> Proven<'a> {
+    #[must_use]
+    pub const fn volume(&self) -> &'a VolumeId {
+        self.volume
+    }
+
+    #[must_use]
+    pub const fn device(&self) -> &'a Device {
+        self.device
+    }
+}
+
 /// Block devices of this machine.
 pub trait Devices {
     /// Whether it is certain that no disk can be seen from here: a container may have no sysfs.
@@ -77,6 +97,16 @@ pub trait Devices {
     }
     /// An error if the disk of that number is no longer the one that was proven.
     fn check(&self, wanted: &Identity, device: &Device) -> Result<()>;
+    /// Proves that the device is still the volume's disk.
+    fn prove<'a>(
+        &self,
+        volume: &'a VolumeId,
+        wanted: &Identity,
+        device: &'a Device,
+    ) -> Result<Proven<'a>> {
+        self.check(wanted, device)?;
+        Ok(Proven { volume, device })
+    }
     /// Holds the disk, and then checks it.
     fn hold(&self, wanted: &Identity, device: &Device) -> Result<Held>;
     /// All that the disk of this number shows now; nothing if there is no such disk.
@@ -144,12 +174,11 @@ impl<'a> AboveDisk<'a> {
 pub trait Maps {
     /// The volume's map, if this machine has one.
     fn map_of(&self, volume: &VolumeId) -> Result<Option<OwnMap>>;
-    /// Puts a map over the volume's disk, which must be proven: from here on the volume is there. What is written to a
-    /// stretch of it is counted from the beginning: the first sector, and how many.
-    fn cover(&self, volume: &VolumeId, disk: &Device, counted: Option<(u64, u64)>) -> Result<()>;
-    /// Puts another disk under the volume's map, which must be proven to be the same one with the same on it:
-    /// what waits in the map goes there.
-    fn switch(&self, volume: &VolumeId, disk: &Device) -> Result<()>;
+    /// Puts a map over the volume's disk: from here on the volume is there. What is written to a stretch of it is
+    /// counted from the beginning: the first sector, and how many.
+    fn cover(&self, disk: Proven<'_>, counted: Option<(u64, u64)>) -> Result<()>;
+    /// Puts another disk under the volume's map, which must have the same on it: what waits in the map goes there.
+    fn switch(&self, disk: Proven<'_>) -> Result<()>;
     /// What a file system wrote last to this disk, read past all caches, and what the kernel has of it. Nothing waits
     /// for a disk that a map has not.
     fn journals(
@@ -197,22 +226,15 @@ pub trait FileSystems {
         deadline: Deadline,
     ) -> Result<Option<Contents>>;
     /// Overwrites the marks of whatever stands on the disk.
-    fn wipe(&self, device: &Device) -> Result<()>;
+    fn wipe(&self, disk: Proven<'_>) -> Result<()>;
     /// Makes a file system.
-    fn make(
-        &self,
-        id: &VolumeId,
-        device: &Device,
-        plan: &NewFileSystem,
-        deadline: Deadline,
-    ) -> Result<()>;
+    fn make(&self, disk: Proven<'_>, plan: &NewFileSystem, deadline: Deadline) -> Result<()>;
     /// Checks and mends an unmounted file system that asks for it. If the time is over before it
     /// ends, it goes on by itself: see `await_check`.
-    fn check(&self, id: &VolumeId, device: &Device, kind: FsType, deadline: Deadline)
-    -> Result<()>;
+    fn check(&self, disk: Proven<'_>, kind: FsType, deadline: Deadline) -> Result<()>;
     /// Checks an unmounted ext3 or ext4 as a whole and grows it to its disk. If the time is over before that ends,
     /// it goes on by itself: see `await_check`.
-    fn grow_unmounted(&self, id: &VolumeId, device: &Device, deadline: Deadline) -> Result<()>;
+    fn grow_unmounted(&self, disk: Proven<'_>, deadline: Deadline) -> Result<()>;
     /// Waits a moment for a check of this volume that an earlier call began. An error if it goes on;
     /// else its verdict, if it ended without mending the file system.
     fn await_check(
@@ -227,7 +249,7 @@ pub trait FileSystems {
         &self,
         root_and_place: (&File, &Path),
         kind: FsType,
-        device: &Device,
+        disk: Proven<'_>,
         deadline: Deadline,
     ) -> Result<u64>;
 }
@@ -246,9 +268,8 @@ pub struct NewFileSystem {
 /// A disk to be mounted.
 #[derive(Debug)]
 pub struct MountRequest<'a> {
-    /// The volume, for the label in the mount table.
-    pub id: &'a VolumeId,
-    pub device: &'a Device,
+    /// The mount table names its volume.
+    pub disk: Proven<'a>,
     /// The file system on it.
     pub kind: FsType,
     pub uuid: &'a str,
@@ -298,7 +319,7 @@ pub trait Mounts {
     /// What was written into a folder while nothing was mounted there.
     fn hidden_in(&self, path: &Path) -> Hidden;
     /// Mounts a disk.
-    fn mount(&self, request: &MountRequest<'_>) -> Result<()>;
+    fn mount(&self, request: MountRequest<'_>) -> Result<()>;
     /// Binds a folder onto itself, and shares nothing of that: what is mounted there is seen in no
     /// other namespace.
     fn seclude(&self, folder: &Path) -> Result<()>;

@@ -44,7 +44,7 @@ pub(crate) fn cover(
             return Ok(None);
         }
     };
-    if let Err(error) = maps.cover(id, disk, sights.counted()) {
+    if let Err(error) = maps.cover(find_disk::prove(cx, id, disk)?, sights.counted()) {
         own_maps::tidy(maps, cx, id);
         tracing::warn!(volume = %id, disk = name, %error, "mounted without a shield: device mapper makes no map");
         return Ok(None);

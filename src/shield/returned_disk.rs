@@ -255,8 +255,7 @@ fn put_back(maps: &dyn Maps, cx: &Context<'_>, id: &VolumeId, map: &OwnMap) -> R
     if let Some(why) = why_not(maps, cx, id, map, &disk)? {
         return Ok(PutBack::Refused(why));
     }
-    find_disk::prove_again(cx, id, &disk)?;
-    maps.switch(id, &disk)?;
+    maps.switch(find_disk::prove(cx, id, &disk)?)?;
     Ok(PutBack::Done)
 }
 

@@ -6,7 +6,7 @@ use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::ports::clock::Deadline;
-use crate::ports::host::{FileSystems, NewFileSystem};
+use crate::ports::host::{FileSystems, NewFileSystem, Proven};
 use std::cell::RefCell;
 use std::fs::File;
 use std::path::Path;
@@ -33,22 +33,22 @@ impl FileSystems for FakeFileSystems {
         Ok(None)
     }
 
-    fn wipe(&self, _: &Device) -> Result<()> {
+    fn wipe(&self, _: Proven<'_>) -> Result<()> {
         nothing()
     }
 
-    fn make(&self, _: &VolumeId, _: &Device, new: &NewFileSystem, _: Deadline) -> Result<()> {
+    fn make(&self, _: Proven<'_>, new: &NewFileSystem, _: Deadline) -> Result<()> {
         self.made.borrow_mut().push(new.clone());
         let holds = self.then_holds.borrow_mut().take().map_or_else(nothing, Ok)?;
         self.holds.replace(Some(holds));
         Ok(())
     }
 
-    fn check(&self, _: &VolumeId, _: &Device, _: FsType, _: Deadline) -> Result<()> {
+    fn check(&self, _: Proven<'_>, _: FsType, _: Deadline) -> Result<()> {
         nothing()
     }
 
-    fn grow_unmounted(&self, _: &VolumeId, _: &Device, _: Deadline) -> Result<()> {
+    fn grow_unmounted(&self, _: Proven<'_>, _: Deadline) -> Result<()> {
         nothing()
     }
 
@@ -56,7 +56,7 @@ impl FileSystems for FakeFileSystems {
         Ok(None)
     }
 
-    fn grow(&self, _: (&File, &Path), _: FsType, _: &Device, _: Deadline) -> Result<u64> {
+    fn grow(&self, _: (&File, &Path), _: FsType, _: Proven<'_>, _: Deadline) -> Result<u64> {
         nothing()
     }
 }

@@ -55,7 +55,7 @@ impl Mounts for FakeMounts {
         nothing()
     }
 
-    fn mount(&self, _: &MountRequest<'_>) -> Result<()> {
+    fn mount(&self, _: MountRequest<'_>) -> Result<()> {
         nothing()
     }
 

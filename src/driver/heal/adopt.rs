@@ -130,7 +130,7 @@ fn record(
     table: &MountTable,
     (id, disk): (&VolumeId, &Device),
 ) -> Result<()> {
-    find_disk::prove_again(cx, id, disk)?;
+    find_disk::prove(cx, id, disk)?;
     // Before the mount: one that is recorded is not found again, and a call may be killed. The cloud may take long,
     // and is told last.
     let pods = consumers_on(table, mount.number, name, cx.faces);

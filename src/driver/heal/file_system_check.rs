@@ -70,10 +70,9 @@ pub(crate) fn fit_file_system(
     cx.store
         .records
         .update(id, |record| record.heal.is_healing(found.mounts, found.mounts.map(|_| 0)))?;
-    find_disk::prove_again(cx, id, disk)?;
-    cx.host.file_systems.check(id, disk, found.kind, cx.deadline)?;
+    cx.host.file_systems.check(find_disk::prove(cx, id, disk)?, found.kind, cx.deadline)?;
     failpoints::step("heal.checked");
-    find_disk::prove_again(cx, id, disk)?;
+    find_disk::prove(cx, id, disk)?;
     match cx.host.file_systems.look(disk, cx.deadline)? {
         Contents::FileSystem(now) => Ok(now),
         _ => Err(refused(disk, "it holds no file system after its check")),

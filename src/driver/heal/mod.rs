@@ -23,7 +23,7 @@ use crate::guard::remote_mark;
 use crate::heal::diagnosis::HealOccasion;
 use crate::heal::file_system_check::next_count;
 use crate::heal::outcome::{
-    Healed, Progress, listed, lost_since, plan_of, pods_on, still_held, waiting_is_no_failure,
+    HealProgress, Healed, listed, lost_since, plan_of, pods_on, still_held, waiting_is_no_failure,
     why_as_before,
 };
 use crate::heal::time_shares::TimeShares;
@@ -171,7 +171,7 @@ pub(super) fn look_after(
     }
     let healed = counted_heal(cx, id, mode, occasion)?;
     let is_resumed = is_back && !healed.is_waiting();
-    let progress = if is_resumed { Progress::Resumed } else { healed.progress };
+    let progress = if is_resumed { HealProgress::Resumed } else { healed.progress };
     Ok(Healed { progress, ..healed })
 }
 
@@ -303,10 +303,8 @@ fn mount_aside(
     cx.store.records.update(id, |record| {
         record.will_be_healed_by(moment(cx, disk), found.mounts, expected);
     })?;
-    find_disk::prove_again(cx, id, disk)?;
-    cx.host.mounts.mount(&MountRequest {
-        id,
-        device: disk,
+    cx.host.mounts.mount(MountRequest {
+        disk: find_disk::prove(cx, id, disk)?,
         kind: found.kind,
         uuid: &found.uuid,
         asks_for_panic: found.asks_for_panic,
@@ -317,7 +315,7 @@ fn mount_aside(
     })?;
     let verified = cx.host.mounts.standing_at(scratch).and_then(|look| {
         let mount = belongs_now(&look, disk, scratch)?.clone();
-        find_disk::prove_again(cx, id, disk)?;
+        find_disk::prove(cx, id, disk)?;
         Ok(mount)
     });
     let mount =

@@ -58,14 +58,14 @@ pub struct Healed {
     pub pods: Vec<String>,
     /// What stays on the dead disk, in words.
     pub left: Vec<String>,
-    pub progress: Progress,
+    pub progress: HealProgress,
     /// Between which moments writes may be lost, if anything was replaced.
     pub lost: Option<String>,
 }
 
 /// How far a heal came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Progress {
+pub enum HealProgress {
     /// It did what can be done now.
     #[default]
     Finished,
@@ -80,12 +80,12 @@ pub enum Progress {
 impl Healed {
     /// A heal that waits for the disk; what stays on the old one.
     pub(super) fn waiting(left: Vec<String>) -> Self {
-        Self { left, progress: Progress::Waiting, ..Self::default() }
+        Self { left, progress: HealProgress::Waiting, ..Self::default() }
     }
 
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        matches!(self.progress, Progress::Waiting | Progress::StillWaiting)
+        matches!(self.progress, HealProgress::Waiting | HealProgress::StillWaiting)
     }
 
     /// How many mounts stand on the new disk now.

@@ -4,7 +4,7 @@
 use crate::context::Context;
 use crate::heal;
 use crate::heal::diagnosis::HealOccasion;
-use crate::heal::outcome::{Healed, Progress};
+use crate::heal::outcome::{HealProgress, Healed};
 use crate::lookup::{locking, mounted_here};
 use crate::model::disk::device::{Device, DeviceNumber, Identity};
 use crate::model::error::{Error, Kind, Result};
@@ -152,7 +152,7 @@ fn remembered(
 fn repeated(done: Result<Healed>) -> Result<Healed> {
     match done {
         Ok(healed) if healed.is_waiting() => {
-            Ok(Healed { progress: Progress::StillWaiting, ..healed })
+            Ok(Healed { progress: HealProgress::StillWaiting, ..healed })
         }
         done => done.map_err(|error| Error { is_repeated: true, ..error }),
     }
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn what_fails_or_waits_is_told_with_its_cause_and_what_is_left_besides_is_not() {
         let waiting = Healed::waiting(vec!["one".to_owned(), "two".to_owned()]);
-        let finished = Healed { progress: Progress::Finished, ..waiting.clone() };
+        let finished = Healed { progress: HealProgress::Finished, ..waiting.clone() };
         assert_eq!(why_it_fails_or_waits(&Ok(waiting)), Some("one; two".to_owned()));
         assert_eq!(why_it_fails_or_waits(&Ok(finished)), None);
         let failed = why_it_fails_or_waits(&Err(Error::refused("why")));
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn what_waits_or_fails_again_is_no_news_and_what_was_healed_is() {
         let told = |done: Result<Healed>| match repeated(done) {
-            Ok(healed) => healed.progress == Progress::StillWaiting,
+            Ok(healed) => healed.progress == HealProgress::StillWaiting,
             Err(error) => error.is_repeated,
         };
         assert!(told(Ok(Healed::waiting(Vec::new()))));

@@ -20,7 +20,7 @@ use crate::model::text::shown;
 use crate::operation::{Volume, moment};
 use crate::ports::clock::Deadline;
 use crate::ports::cloud::CloudVolume;
-use crate::ports::host::Held;
+use crate::ports::host::{Held, Proven};
 use std::path::Path;
 use std::time::Duration;
 
@@ -114,9 +114,9 @@ pub fn hold(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<Held> {
     cx.host.devices.hold(&cx.cloud.identity(id), disk)
 }
 
-/// Looks once more, right before or after something is done to the disk.
-pub fn prove_again(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<()> {
-    cx.host.devices.check(&cx.cloud.identity(id), disk)
+/// Proves that this is still the volume's disk: for what changes it next, or after something did.
+pub fn prove<'a>(cx: &Context<'_>, id: &'a VolumeId, disk: &'a Device) -> Result<Proven<'a>> {
+    cx.host.devices.prove(id, &cx.cloud.identity(id), disk)
 }
 
 /// Reports links that name the volume and lead elsewhere. Nothing follows them here, but
@@ -515,7 +515,7 @@ mod tests {
         let (cloud, id) = (FakeCloud::default(), VolumeId::parse(ONE).unwrap());
         let devices = FakeDevices::default().with("vdb", 5, CUT).with("vdc", 5, "other");
         let both: Vec<_> = devices.disks.iter().map(|(disk, _)| disk.clone()).collect();
-        let proven = |disk: &Device| at(&cloud, &devices, |cx| prove_again(cx, &id, disk));
+        let proven = |disk: &Device| at(&cloud, &devices, |cx| prove(cx, &id, disk).map(drop));
         assert_eq!(proven(&both[0]), Ok(()));
         assert_eq!(proven(&both[1]).unwrap_err().kind, Kind::Refused);
         let is_free = |devices| at(&cloud, devices, |cx| is_free(cx, &both[0]));

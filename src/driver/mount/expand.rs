@@ -39,7 +39,6 @@ pub fn expand(
     let bytes = grow_in_cloud(cx, &volume.id, bytes)?;
     let grown = wait_for_size(cx, volume, bytes)?;
     failpoints::step("expand.sized");
-    find_disk::prove_again(cx, &volume.id, &disk)?;
     grow_file_system(cx, volume, &disk, &grown, &folder, bytes)?;
     Ok(if disk.size < bytes { Outcome::Done } else { Outcome::Already })
 }
@@ -72,9 +71,10 @@ fn grow_file_system(
     // Looked at again: the cloud took its time, and the folder may lead elsewhere by now.
     let (mount, kind) = growing(cx, folder, disk)?;
     let root = cx.host.mounts.open_root(&mount)?;
-    let covered = cx.host.file_systems.grow((&root, folder), kind, grown, cx.deadline)?;
+    let proven = find_disk::prove(cx, &volume.id, grown)?;
+    let covered = cx.host.file_systems.grow((&root, folder), kind, proven, cx.deadline)?;
     drop(root);
-    find_disk::prove_again(cx, &volume.id, disk)?;
+    find_disk::prove(cx, &volume.id, disk)?;
     // The last group or allocation group may be too small to be used.
     let slack = (bytes / 100).max(1 << 20);
     if covered + slack < bytes {

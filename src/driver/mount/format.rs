@@ -156,8 +156,7 @@ pub fn format_for_good(
         record.disk.file_system = None;
     })?;
     failpoints::step("format.intent");
-    find_disk::prove_again(cx, &volume.id, disk)?;
-    cx.host.file_systems.wipe(disk)?;
+    cx.host.file_systems.wipe(find_disk::prove(cx, &volume.id, disk)?)?;
     failpoints::step("format.wiped");
     format(cx, volume, disk, &new)?;
     if let Err(error) = remote_mark::note_data(cx, &volume.id) {
@@ -213,12 +212,12 @@ fn format(
         cx.store.records.update(&volume.id, |record| record.disk.formatting = Some(intent))?;
     }
     failpoints::step("stage.format.intent");
-    find_disk::prove_again(cx, &volume.id, disk)?;
+    let proven = find_disk::prove(cx, &volume.id, disk)?;
     let (kind, force) = (new.kind, new.force);
     tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, force, "formatting a blank disk");
-    cx.host.file_systems.make(&volume.id, disk, new, cx.deadline)?;
+    cx.host.file_systems.make(proven, new, cx.deadline)?;
     failpoints::step("stage.format.made");
-    find_disk::prove_again(cx, &volume.id, disk)?;
+    find_disk::prove(cx, &volume.id, disk)?;
     match cx.host.file_systems.look(disk, cx.deadline)? {
         Contents::FileSystem(found) if is_made(&found, new) => {
             cx.store.records.update(&volume.id, |record| record.disk.formatting = None)?;

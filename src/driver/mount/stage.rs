@@ -25,7 +25,7 @@ use crate::mount::sole_writer;
 use crate::operation::{Outcome, Volume, moment};
 use crate::ownership::mount_place::{self, belonging, belongs_now};
 use crate::ports::cloud::CloudVolume;
-use crate::ports::host::{Hidden, MountRequest};
+use crate::ports::host::{Hidden, MountRequest, Proven};
 use crate::shield::MapOverDisk;
 use std::path::Path;
 use std::time::Duration;
@@ -108,7 +108,6 @@ pub(crate) fn stage_locked(
     failpoints::step("stage.looked");
     cx.host.mounts.make_folder(&folder)?;
     report_hidden(cx, &volume.id, &folder);
-    find_disk::prove_again(cx, &volume.id, &disk)?;
     let transport = disk.transport().cloned();
     let covered = cx.host.shield.before_mount(cx, &volume.id, &disk, &found, options)?;
     let (disk, _held_map) = match &covered {
@@ -150,9 +149,9 @@ pub(crate) fn mark_proven(
     seen: Option<CloudVolume>,
     untouched: bool,
 ) -> Result<()> {
-    find_disk::prove_again(cx, id, disk)?;
+    find_disk::prove(cx, id, disk)?;
     let left = remote_mark::leave_mark(cx, id, seen);
-    find_disk::prove_again(cx, id, disk)?;
+    find_disk::prove(cx, id, disk)?;
     let Some(left) = left else { return Ok(()) };
     // A reader loses nothing with its disk, and the volume may be leaving another reader's server.
     if !untouched {
@@ -217,7 +216,7 @@ fn file_system_on(
     if found.wants_check && !disk.read_only && !options.untouched {
         if find_disk::is_free(cx, disk)? {
             let kind = found.kind;
-            let check = || cx.host.file_systems.check(&volume.id, disk, kind, cx.deadline);
+            let check = |proven: Proven<'_>| cx.host.file_systems.check(proven, kind, cx.deadline);
             // The check resets its counts.
             found = changed_unmounted(cx, volume, disk, check)?.unwrap_or(found);
         } else {
@@ -248,7 +247,7 @@ fn grown_where_only_now(
     }
     let (from, to) = (found.size, disk.size);
     tracing::info!(volume = %volume.id, from, to, "growing the file system before its mount: this process lacks CAP_SYS_RESOURCE");
-    let grow = || match cx.host.file_systems.grow_unmounted(&volume.id, disk, cx.deadline) {
+    let grow = |proven: Proven<'_>| match cx.host.file_systems.grow_unmounted(proven, cx.deadline) {
         // The mount does not depend on it.
         Err(error) if error.kind == Kind::Host => {
             tracing::warn!(volume = %volume.id, %error, "the file system was not grown");
@@ -265,11 +264,10 @@ fn changed_unmounted(
     cx: &Context<'_>,
     volume: &Volume,
     disk: &Device,
-    change: impl FnOnce() -> Result<()>,
+    change: impl FnOnce(Proven<'_>) -> Result<()>,
 ) -> Result<Option<FileSystem>> {
-    find_disk::prove_again(cx, &volume.id, disk)?;
-    change()?;
-    find_disk::prove_again(cx, &volume.id, disk)?;
+    change(find_disk::prove(cx, &volume.id, disk)?)?;
+    find_disk::prove(cx, &volume.id, disk)?;
     Ok(match cx.host.file_systems.look(disk, cx.deadline)? {
         Contents::FileSystem(now) => Some(now),
         _ => None,
@@ -302,19 +300,21 @@ fn mount_verified(
     options: &StageOptions,
     folder: &Path,
 ) -> Result<()> {
-    let request = MountRequest {
-        id: &volume.id,
-        device: disk,
-        kind: found.kind,
-        uuid: &found.uuid,
-        asks_for_panic: found.asks_for_panic,
-        options: &options.mount_options,
-        untouched: options.untouched,
-        beside_its_twin: found.kind == FsType::Xfs && has_dead_twin(cx, &volume.id)?,
-        target: folder,
+    let beside_its_twin = found.kind == FsType::Xfs && has_dead_twin(cx, &volume.id)?;
+    let mount = || {
+        cx.host.mounts.mount(MountRequest {
+            disk: find_disk::prove(cx, &volume.id, disk)?,
+            kind: found.kind,
+            uuid: &found.uuid,
+            asks_for_panic: found.asks_for_panic,
+            options: &options.mount_options,
+            untouched: options.untouched,
+            beside_its_twin,
+            target: folder,
+        })
     };
     let until = cx.deadline.at_most(SETTLE_WAIT);
-    while let Err(error) = cx.host.mounts.mount(&request) {
+    while let Err(error) = mount() {
         // A process that looks at a new disk (udev) may have it open for a moment.
         if error.kind != Kind::Busy {
             return Err(error);
@@ -327,7 +327,7 @@ fn mount_verified(
     failpoints::step("stage.mounted");
     let verified = cx.host.mounts.standing_at(folder).and_then(|look| {
         belongs_now(&look, disk, folder)?;
-        find_disk::prove_again(cx, &volume.id, disk)
+        find_disk::prove(cx, &volume.id, disk).map(drop)
     });
     verified.map_err(|error| mount_place::undo_mount(cx, folder, disk.number, error))
 }

@@ -20,7 +20,7 @@ use crate::model::ids::VolumeId;
 use crate::model::shield::map_uuid::MapUuid;
 use crate::model::shield::own_map::{MapState, OwnMap};
 use crate::ports::clock::Deadline;
-use crate::ports::host::{AboveDisk, Maps};
+use crate::ports::host::{AboveDisk, Maps, Proven};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,7 +43,8 @@ impl Default for KernelMaps {
 }
 
 impl Maps for KernelMaps {
-    fn cover(&self, volume: &VolumeId, disk: &Device, counted: Option<(u64, u64)>) -> Result<()> {
+    fn cover(&self, disk: Proven<'_>, counted: Option<(u64, u64)>) -> Result<()> {
+        let volume = disk.volume();
         let uuid = uuid_of(volume)?;
         let control = Control::of(&uuid)?;
         // One without a table is what a killed call left; newer kernels show it nowhere in sysfs.
@@ -62,14 +63,15 @@ impl Maps for KernelMaps {
         if let Some(stretch) = counted {
             write_count::begin(&control, stretch);
         }
-        let made = self.switch(volume, disk);
+        let made = self.switch(disk);
         if made.is_err() {
             let _ = control.remove();
         }
         made
     }
 
-    fn switch(&self, volume: &VolumeId, disk: &Device) -> Result<()> {
+    fn switch(&self, disk: Proven<'_>) -> Result<()> {
+        let (volume, disk) = (disk.volume(), disk.device());
         let uuid = uuid_of(volume)?;
         let control = Control::of(&uuid)?;
         let told = control.told()?.ok_or_else(|| missing(&uuid))?;

@@ -7,6 +7,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::pauses::Steps;
 use crate::ports::clock::{Deadline, seconds};
+use crate::ports::host::Proven;
 use crate::{confinement, device_nodes, failpoints, files, tool};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
@@ -72,23 +73,23 @@ impl Checks {
     }
 
     /// Checks and mends. If the time is over before e2fsck ends, it goes on, and that is the error.
-    pub(super) fn run(&self, id: &VolumeId, device: &Device, until: Deadline) -> Result<()> {
-        self.run_program(id, device, until, (E2FSCK, &["-p"]))
+    pub(super) fn run(&self, disk: &Proven<'_>, until: Deadline) -> Result<()> {
+        self.run_program(disk, until, (E2FSCK, &["-p"]))
     }
 
     /// Grows to the whole disk, after a check of the whole file system, without which resize2fs refuses.
-    pub(super) fn run_grow(&self, id: &VolumeId, device: &Device, until: Deadline) -> Result<()> {
-        self.run_program(id, device, until, (E2FSCK, &["-f", "-p"]))?;
-        self.run_program(id, device, until, (RESIZE2FS, &[]))
+    pub(super) fn run_grow(&self, disk: &Proven<'_>, until: Deadline) -> Result<()> {
+        self.run_program(disk, until, (E2FSCK, &["-f", "-p"]))?;
+        self.run_program(disk, until, (RESIZE2FS, &[]))
     }
 
     fn run_program(
         &self,
-        id: &VolumeId,
-        device: &Device,
+        disk: &Proven<'_>,
         until: Deadline,
         (name, arguments): (&str, &[&str]),
     ) -> Result<()> {
+        let (id, device) = (disk.volume(), disk.device());
         if let Some(verdict) = self.await_earlier(id, device, until)? {
             return Err(verdict);
         }

@@ -2,11 +2,9 @@
 
 use crate::device_nodes::Node;
 use crate::model::disk::contents::FsType;
-use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::VolumeId;
 use crate::ports::clock::Deadline;
-use crate::ports::host::NewFileSystem;
+use crate::ports::host::{NewFileSystem, Proven};
 use crate::{failpoints, tool};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -27,14 +25,9 @@ const YOUNG_XFS: [((u32, u32), [&str; 2]); 5] = [
 /// journal's blocks may be taken for new ones when its superblock is lost, and it is 1 GiB at most.
 const EXT_EXTENDED: &str = "nodiscard,lazy_itable_init=1,lazy_journal_init=0";
 
-pub(super) fn make(
-    id: &VolumeId,
-    device: &Device,
-    plan: &NewFileSystem,
-    deadline: Deadline,
-) -> Result<()> {
+pub(super) fn make(disk: &Proven<'_>, plan: &NewFileSystem, deadline: Deadline) -> Result<()> {
     failpoints::effect("filesystems.make")?;
-    let node = Node::labelled(id, device)?;
+    let node = Node::labelled(disk.volume(), disk.device())?;
     run(plan, &node.path().to_string_lossy(), deadline)
 }
 

@@ -20,7 +20,7 @@ use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::ports::clock::Deadline;
-use crate::ports::host::{FileSystems, NewFileSystem};
+use crate::ports::host::{FileSystems, NewFileSystem, Proven};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -82,7 +82,8 @@ impl FileSystems for KernelFileSystems {
         rehearsal::rehearse(size, plan, deadline)
     }
 
-    fn wipe(&self, device: &Device) -> Result<()> {
+    fn wipe(&self, disk: Proven<'_>) -> Result<()> {
+        let device = disk.device();
         failpoints::effect("filesystems.wipe")?;
         let _doing = worker::doing(&format_args!("wipe disk {}", device.kernel_name));
         let disk = device_nodes::open_to_write(device)?;
@@ -94,35 +95,23 @@ impl FileSystems for KernelFileSystems {
             .map_err(|error| Error::io(format!("wipe {}", device.kernel_name), &error))
     }
 
-    fn make(
-        &self,
-        id: &VolumeId,
-        device: &Device,
-        plan: &NewFileSystem,
-        deadline: Deadline,
-    ) -> Result<()> {
-        make::make(id, device, plan, deadline)
+    fn make(&self, disk: Proven<'_>, plan: &NewFileSystem, deadline: Deadline) -> Result<()> {
+        make::make(&disk, plan, deadline)
     }
 
-    fn check(
-        &self,
-        id: &VolumeId,
-        device: &Device,
-        kind: FsType,
-        deadline: Deadline,
-    ) -> Result<()> {
+    fn check(&self, disk: Proven<'_>, kind: FsType, deadline: Deadline) -> Result<()> {
         if !matches!(kind, FsType::Ext3 | FsType::Ext4) {
             // The kernel replays the log of xfs at mount, and btrfs needs nothing; xfs_repair would
             // refuse before that.
             return Ok(());
         }
         failpoints::effect("filesystems.check")?;
-        self.checks.run(id, device, deadline)
+        self.checks.run(&disk, deadline)
     }
 
-    fn grow_unmounted(&self, id: &VolumeId, device: &Device, deadline: Deadline) -> Result<()> {
+    fn grow_unmounted(&self, disk: Proven<'_>, deadline: Deadline) -> Result<()> {
         failpoints::effect("filesystems.grow_unmounted")?;
-        self.checks.run_grow(id, device, deadline)
+        self.checks.run_grow(&disk, deadline)
     }
 
     fn await_check(
@@ -138,12 +127,12 @@ impl FileSystems for KernelFileSystems {
         &self,
         (root, place): (&File, &Path),
         kind: FsType,
-        device: &Device,
+        disk: Proven<'_>,
         deadline: Deadline,
     ) -> Result<u64> {
         failpoints::effect("filesystems.grow")?;
         let _doing = worker::doing(&format_args!("grow the {kind} at {}", place.display()));
-        grow::grow(self, (root, place), kind, device, deadline)
+        grow::grow(self, (root, place), kind, disk.device(), deadline)
     }
 }
 

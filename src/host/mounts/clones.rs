@@ -18,8 +18,8 @@ use std::path::Path;
 
 /// The error in words, if it is that one.
 pub(super) fn refusal(request: &MountRequest<'_>, errno: Errno) -> Option<Error> {
-    let disk = &request.device.kernel_name;
-    let node = request.device.kernel_node();
+    let disk = &request.disk.device().kernel_name;
+    let node = request.disk.device().kernel_node();
     let (beside, way) = match (request.kind, errno) {
         (FsType::Xfs, Errno::EINVAL) => {
             let way = format!("xfs_admin -U generate {}", node.display());
@@ -42,7 +42,8 @@ pub(super) fn refusal(request: &MountRequest<'_>, errno: Errno) -> Option<Error>
 /// namespace only what the kernel has in memory is asked for; what is mounted elsewhere is read.
 fn xfs_twin(request: &MountRequest<'_>) -> Option<String> {
     let table = read_table().ok()?;
-    let is_other = |mount: &&Mount| mount.fs_type == "xfs" && mount.disk != request.device.number;
+    let is_other =
+        |mount: &&Mount| mount.fs_type == "xfs" && mount.disk != request.disk.device().number;
     let uncovered =
         |mount: &&Mount| table.top_at(&mount.target).is_some_and(|top| top.id == mount.id);
     let mut others = table.mounts().iter().filter(is_other).filter(uncovered);
@@ -53,7 +54,7 @@ fn xfs_twin(request: &MountRequest<'_>) -> Option<String> {
     // The kernel lists each xfs that it has, wherever that is mounted, and also if nothing shows it.
     let all = fs::read_dir("/sys/fs/xfs").ok()?.flatten();
     let names = all.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut others = names.filter(|name| *name != request.device.kernel_name);
+    let mut others = names.filter(|name| *name != request.disk.device().kernel_name);
     let twin = others.find(|name| uuid_on(name).as_deref() == Some(request.uuid))?;
     let number: DeviceNumber =
         fs::read_to_string(format!("/sys/class/block/{twin}/dev")).ok()?.trim().parse().ok()?;

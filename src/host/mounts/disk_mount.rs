@@ -18,7 +18,7 @@ pub(super) fn data_of<'a>(
         FsType::Xfs => ("norecovery", None),
         FsType::Btrfs => ("rescue", Some("nologreplay")),
     };
-    let untouched = (request.untouched || request.device.read_only).then_some(untouched);
+    let untouched = (request.untouched || request.disk.device().read_only).then_some(untouched);
     let twin = request.kind == FsType::Xfs && request.beside_its_twin;
     // A panic of the whole machine is not for an image to ask; the other answers to an error are.
     let is_wished = request.options.data.iter().any(|(key, _)| key == "errors");
@@ -28,7 +28,7 @@ pub(super) fn data_of<'a>(
 }
 
 pub(super) fn refused(request: &MountRequest<'_>, errno: Errno, words: &str) -> Error {
-    let disk = &request.device.kernel_name;
+    let disk = &request.disk.device().kernel_name;
     let said = if words.is_empty() { String::new() } else { format!(" ({words})") };
     let doing =
         format!("mount {} of disk {disk} at {}{said}", request.kind, request.target.display());

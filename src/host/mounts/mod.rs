@@ -124,21 +124,21 @@ impl Mounts for KernelMounts {
         hidden
     }
 
-    fn mount(&self, request: &MountRequest<'_>) -> Result<()> {
+    fn mount(&self, request: MountRequest<'_>) -> Result<()> {
         failpoints::effect("mounts.mount")?;
         let _doing = worker::doing(&format_args!(
             "mount the {} of disk {} at {}",
             request.kind,
-            request.device.kernel_name,
+            request.disk.device().kernel_name,
             request.target.display()
         ));
-        let node = Node::labelled(request.id, request.device)?;
-        match new_mount_api::mount(request, node.path()) {
+        let node = Node::labelled(request.disk.volume(), request.disk.device())?;
+        match new_mount_api::mount(&request, node.path()) {
             Ok(()) => {}
             Err(Failure::Error(error)) => return Err(error),
-            Err(Failure::Unsupported) => old_mount_api::mount(request, node.path())?,
+            Err(Failure::Unsupported) => old_mount_api::mount(&request, node.path())?,
         }
-        node.replace_with_link(request.device);
+        node.replace_with_link(request.disk.device());
         Ok(())
     }
 

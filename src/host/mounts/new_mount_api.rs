@@ -40,7 +40,7 @@ pub(super) fn mount(request: &MountRequest<'_>, source: &Path) -> std::result::R
 
 fn prepare(context: &OwnedFd, request: &MountRequest<'_>, source: &Path) -> rustix::io::Result<()> {
     fsconfig_set_string(context, "source", source)?;
-    if request.device.read_only || request.untouched {
+    if request.disk.device().read_only || request.untouched {
         fsconfig_set_flag(context, "ro")?;
     }
     for (key, value) in disk_mount::data_of(request) {
@@ -61,7 +61,7 @@ fn prepare(context: &OwnedFd, request: &MountRequest<'_>, source: &Path) -> rust
 
 fn attributes(request: &MountRequest<'_>) -> MountAttrFlags {
     let mut all = MountAttrFlags::empty();
-    if request.device.read_only || request.untouched {
+    if request.disk.device().read_only || request.untouched {
         all |= MountAttrFlags::MOUNT_ATTR_RDONLY;
     }
     for flag in &request.options.flags {
@@ -132,7 +132,7 @@ fn attach(mount: &OwnedFd, folder: &OwnedFd) -> rustix::io::Result<()> {
 
 fn unsupported_or(request: &MountRequest<'_>) -> impl FnOnce(rustix::io::Errno) -> Failure {
     let kind = request.kind;
-    let disk = request.device.kernel_name.clone();
+    let disk = request.disk.device().kernel_name.clone();
     move |errno| match errno {
         rustix::io::Errno::NOSYS | rustix::io::Errno::PERM => Failure::Unsupported,
         rustix::io::Errno::NODEV => Failure::Error(

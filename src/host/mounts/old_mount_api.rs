@@ -16,7 +16,7 @@ use std::path::Path;
 pub(super) fn mount(request: &MountRequest<'_>, source: &Path) -> Result<()> {
     failpoints::effect("mounts.mount2")?;
     let mut flags = MsFlags::empty();
-    if request.device.read_only || request.untouched {
+    if request.disk.device().read_only || request.untouched {
         flags |= MsFlags::MS_RDONLY;
     }
     for flag in &request.options.flags {

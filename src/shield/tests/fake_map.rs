@@ -6,7 +6,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::shield::own_map::OwnMap;
 use crate::ports::clock::Deadline;
-use crate::ports::host::{AboveDisk, Maps};
+use crate::ports::host::{AboveDisk, Maps, Proven};
 use std::cell::RefCell;
 
 /// Of what a disk that comes back is compared with.
@@ -57,12 +57,12 @@ impl Maps for FakeMap {
         Ok(self.map.borrow().clone())
     }
 
-    fn cover(&self, _: &VolumeId, _: &Device, _: Option<(u64, u64)>) -> Result<()> {
+    fn cover(&self, _: Proven<'_>, _: Option<(u64, u64)>) -> Result<()> {
         self.note("cover");
         Ok(())
     }
 
-    fn switch(&self, _: &VolumeId, _: &Device) -> Result<()> {
+    fn switch(&self, _: Proven<'_>) -> Result<()> {
         self.note("switch");
         Ok(())
     }
