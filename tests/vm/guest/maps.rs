@@ -6,7 +6,7 @@ use incloud_disk::host::devices::SysfsDevices;
 use incloud_disk::model::disk::device::{Device, Identity};
 use incloud_disk::model::ids::VolumeId;
 use incloud_disk::ports::clock::Deadline;
-use incloud_disk::ports::host::{AboveDisk, Devices, Maps};
+use incloud_disk::ports::host::{AboveDisk, Devices, Maps, Proven};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -44,13 +44,13 @@ pub(super) fn cover(volume: &str) -> Result<(), String> {
     let deadline = Deadline::after(Duration::from_secs(10));
     let sights = maps.journals(&disk, &AboveDisk::Nothing, deadline);
     let counted = sights.ok().and_then(|sights| sights.counted());
-    maps.cover(&id, &disk, counted).map_err(|error| error.to_string())
+    maps.cover(proven(&id, &disk)?, counted).map_err(|error| error.to_string())
 }
 
 pub(super) fn switch(volume: &str) -> Result<Duration, String> {
     let begun = Instant::now();
     let (id, disk) = disk_of(volume)?;
-    KernelMaps::default().switch(&id, &disk).map_err(|error| error.to_string())?;
+    KernelMaps::default().switch(proven(&id, &disk)?).map_err(|error| error.to_string())?;
     Ok(begun.elapsed())
 }
 
@@ -62,6 +62,11 @@ pub(super) fn end() -> Result<(), String> {
         let _ = maps.remove(&volume, Deadline::after(Duration::from_millis(100)));
     }
     Ok(())
+}
+
+fn proven<'a>(id: &'a VolumeId, disk: &'a Device) -> Result<Proven<'a>, String> {
+    let wanted = Identity::Serial(id.clone());
+    SysfsDevices::default().prove(id, &wanted, disk).map_err(|error| error.to_string())
 }
 
 /// The disk itself, which must be under no map.
