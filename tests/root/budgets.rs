@@ -24,8 +24,8 @@ struct Budget {
     calls: Option<usize>,
     /// How often each disk is looked at.
     looks: usize,
-    /// Page faults, of a debug build: a release has a third of them.
-    faults: usize,
+    /// Page faults of a debug build: a release has a third of them. Those of `status` depend on what else runs.
+    faults: Option<usize>,
     /// How often the mount table is read.
     tables: Option<usize>,
     /// How often each file of the record is read.
@@ -35,12 +35,19 @@ struct Budget {
 /// All of them: one worker with a thread for the log, no request, and of a release less than 8 MiB. A mount looks for the
 /// disk once more, right before it would be bound.
 const BUDGETS: [Budget; 6] = [
-    Budget { call: "init", calls: Some(40), looks: 0, faults: 480, tables: Some(0), records: 0 },
+    Budget {
+        call: "init",
+        calls: Some(40),
+        looks: 0,
+        faults: Some(480),
+        tables: Some(0),
+        records: 0,
+    },
     Budget {
         call: "isattached",
         calls: Some(240),
         looks: 1,
-        faults: 860,
+        faults: Some(860),
         tables: Some(0),
         records: 1,
     },
@@ -48,7 +55,7 @@ const BUDGETS: [Budget; 6] = [
         call: "waitforattach",
         calls: Some(340),
         looks: 1,
-        faults: 880,
+        faults: Some(880),
         tables: Some(2),
         records: 1,
     },
@@ -56,12 +63,19 @@ const BUDGETS: [Budget; 6] = [
         call: "mountdevice",
         calls: Some(360),
         looks: 1,
-        faults: 890,
+        faults: Some(890),
         tables: Some(2),
         records: 1,
     },
-    Budget { call: "mount", calls: Some(445), looks: 2, faults: 880, tables: Some(4), records: 1 },
-    Budget { call: "status", calls: None, looks: 1, faults: 1590, tables: None, records: 1 },
+    Budget {
+        call: "mount",
+        calls: Some(445),
+        looks: 2,
+        faults: Some(880),
+        tables: Some(4),
+        records: 1,
+    },
+    Budget { call: "status", calls: None, looks: 1, faults: None, tables: None, records: 1 },
 ];
 const MEMORY: usize = 8 << 10;
 
@@ -231,7 +245,9 @@ fn over(budget: &Budget, found: &Counted, is_release: bool) -> Vec<String> {
         };
         held(&format!("times that {} is opened", path.display()), times, most);
     }
-    held("page faults", usize::try_from(found.faults).unwrap_or_default(), budget.faults);
+    if let Some(most) = budget.faults {
+        held("page faults", usize::try_from(found.faults).unwrap_or_default(), most);
+    }
     if is_release {
         held("KiB", usize::try_from(found.memory).unwrap_or_default(), MEMORY);
     }
