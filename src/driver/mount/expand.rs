@@ -39,6 +39,8 @@ pub fn expand(
     let bytes = grow_in_cloud(cx, &volume.id, bytes)?;
     let grown = wait_for_size(cx, volume, bytes)?;
     failpoints::step("expand.sized");
+    // The disk that has grown must be the one that is mounted.
+    find_disk::prove(cx, &volume.id, &disk)?;
     grow_file_system(cx, volume, &disk, &grown, &folder, bytes)?;
     Ok(if disk.size < bytes { Outcome::Done } else { Outcome::Already })
 }
