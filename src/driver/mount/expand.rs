@@ -37,11 +37,9 @@ pub fn expand(
     growing(cx, &folder, &disk)?;
 
     let bytes = grow_in_cloud(cx, &volume.id, bytes)?;
-    let grown = wait_for_size(cx, volume, bytes)?;
+    let grown = wait_for_size(cx, volume, &disk, bytes)?;
     failpoints::step("expand.sized");
-    // The disk that has grown must be the one that is mounted.
-    find_disk::prove(cx, &volume.id, &disk)?;
-    grow_file_system(cx, volume, &disk, &grown, &folder, bytes)?;
+    grow_file_system(cx, volume, &grown, &folder, bytes)?;
     Ok(if disk.size < bytes { Outcome::Done } else { Outcome::Already })
 }
 
@@ -61,19 +59,18 @@ fn grow_in_cloud(cx: &Context<'_>, id: &VolumeId, bytes: u64) -> Result<u64> {
     Ok(least_disk(bytes, is_encrypted))
 }
 
-/// The file system's part, on the disk that `grown` is now.
+/// The file system's part, on the disk that has grown.
 fn grow_file_system(
     cx: &Context<'_>,
     volume: &Volume,
     disk: &Device,
-    grown: &Device,
     folder: &Path,
     bytes: u64,
 ) -> Result<()> {
     // Looked at again: the cloud took its time, and the folder may lead elsewhere by now.
     let (mount, kind) = growing(cx, folder, disk)?;
     let root = cx.host.mounts.open_root(&mount)?;
-    let proven = find_disk::prove(cx, &volume.id, grown)?;
+    let proven = find_disk::prove(cx, &volume.id, disk)?;
     let covered = cx.host.file_systems.grow((&root, folder), kind, proven, cx.deadline)?;
     drop(root);
     find_disk::prove(cx, &volume.id, disk)?;
@@ -122,15 +119,16 @@ fn wait_for_extension(cx: &Context<'_>, asked: CloudVolume, bytes: u64) -> Resul
     Ok(())
 }
 
-fn wait_for_size(cx: &Context<'_>, volume: &Volume, bytes: u64) -> Result<Device> {
+/// The disk with its new size. It stays the same disk: one that took its place is refused by the next proof.
+fn wait_for_size(cx: &Context<'_>, volume: &Volume, disk: &Device, bytes: u64) -> Result<Device> {
     let mut last = 0;
     for step in Steps::between(Duration::from_millis(5), Duration::from_secs(1)) {
-        let disk = find_disk::disk(cx, &volume.id)?;
-        if disk.size >= bytes {
-            return Ok(disk);
+        let now = find_disk::disk(cx, &volume.id)?;
+        if now.size >= bytes {
+            return Ok(Device { size: now.size, ..disk.clone() });
         }
-        last = disk.size;
-        cx.host.devices.rescan(&disk)?;
+        last = now.size;
+        cx.host.devices.rescan(&now)?;
         if !cx.deadline.pause(step) {
             break;
         }
