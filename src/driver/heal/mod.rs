@@ -159,14 +159,13 @@ pub(super) fn look_after(
     mode: HealMode,
     occasion: HealOccasion<'_>,
 ) -> Result<Healed> {
+    let mut is_back = false;
     // A plan changes nothing.
-    let returned = if mode == HealMode::Auto { has_disk_again(cx, id) } else { Returned::Not };
-    let is_back = match returned {
-        Returned::Fails(why) => return Err(why),
-        Returned::Back => true,
-        Returned::Not => false,
-    };
     if mode == HealMode::Auto {
+        match has_disk_again(cx, id) {
+            Returned::Fails(why) => return Err(why),
+            returned => is_back = matches!(returned, Returned::Back),
+        }
         recovery::end_leftovers(cx, id);
     }
     let healed = counted_heal(cx, id, mode, occasion)?;
