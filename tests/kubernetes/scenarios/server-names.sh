@@ -99,7 +99,7 @@ openstack_begins() {
  "volumes": [{"name": "data", "id": "$volume", "size": 1}]}
 JSON
     CLOUD_SCRIPT=$cloud/script CLOUD_URL=$cloud/url \
-        start openstack /opt/release/openstack --ignored --exact serve::until_killed
+        start openstack /opt/release/openstack --exact serve::a_program_serves_what_its_script_says
     until_true 20 test -s "$cloud/url" || fail 'the cloud does not answer'
     mv "$driver_config" "$cloud/config.before"
     (umask 077 && cat >"$driver_config") <<TOML
