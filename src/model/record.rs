@@ -1,8 +1,7 @@
-//! What this machine remembers of a volume: a cache of facts, never the truth.
+//! What this machine remembers about a volume: a cache, never the truth.
 //!
-//! Everything here can be lost: kernel and cloud are asked again. Keys that this version does not
-//! know are kept when a record is written back, so that a newer and an older program can take
-//! turns.
+//! All of it can be lost: the kernel and the cloud are asked again. Keys that this version does not know are written back,
+//! so that newer and older versions can take turns.
 
 mod disk;
 mod guard;
@@ -26,11 +25,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The format that this version writes. Readers accept any: unknown keys are carried along.
+/// The format that this version writes. Readers accept any.
 pub const FORMAT: u32 = 1;
 
-/// The keys of what ends with the boot: mounts, and who has them. They are kept apart from the rest,
-/// where writing is quick, so that no mount waits for a busy disk of the machine.
+/// The keys that are meaningless after a reboot. They are stored separately, below the run directory, so that no mount
+/// waits for a busy disk of the machine.
 pub const OF_THE_BOOT: [&str; 22] = [
     "seen",
     "staged",
@@ -56,19 +55,18 @@ pub const OF_THE_BOOT: [&str; 22] = [
     "let_go",
 ];
 
-/// The key of a count that is told also where it is 0. Where what ends with the boot does not tell it, an
-/// older version wrote that, and the count stands with the rest.
+/// The key of a count that is written even if it is 0. If it is missing among the keys of the boot, an older version
+/// wrote the record and the count is with the other keys.
 pub const REFUSALS: &str = "refusals";
 
-/// One volume as remembered.
+/// What is remembered about one volume.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VolumeRecord {
-    /// The format of the writer.
+    /// The format of the version that wrote the record.
     #[serde(default)]
     pub format: u32,
     pub volume: VolumeId,
-    /// The orchestrator's name of it, if another than the id.
-    /// The orchestrator's name of it, if another than the id.
+    /// The orchestrator's name for the volume, if it differs from the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<VolumeName>,
     #[serde(flatten)]
@@ -88,7 +86,7 @@ pub struct VolumeRecord {
     pub other: BTreeMap<String, serde_json::Value>,
 }
 
-/// A mark that the cloud did not take is not asked for again before so many milliseconds.
+/// Milliseconds before a mark that the cloud did not accept is requested again.
 const MARK_AGAIN: u64 = 600_000;
 
 impl VolumeRecord {
@@ -109,14 +107,14 @@ impl VolumeRecord {
         }
     }
 
-    /// Whether the cloud may have been told so of a mount that is over.
+    /// Whether the cloud may have a mark of a mount that no longer exists.
     #[must_use]
     pub fn may_lose_mark(&self) -> bool {
         self.mark.may_exist() && self.mounts.staged.is_none()
     }
 
-    /// Whether the cloud is yet to be told of the mount, or to be asked whether it still has the mark; so many
-    /// milliseconds after the boot.
+    /// Whether the cloud must still be asked to set the mark, or whether it still has it. `now` is in milliseconds since
+    /// the boot.
     #[must_use]
     pub fn owes_mark(&self, now: u64) -> bool {
         if self.mounts.staged.is_none() || self.mark.notes_forbidden.is_some() {
@@ -125,13 +123,13 @@ impl VolumeRecord {
         if self.mark.is_known() {
             return self.mark.doubted_at.is_some();
         }
-        // One that was asked for later than now was asked for before the boot.
+        // A request later than now is from before the boot.
         let since = self.mark.requested_at.and_then(|asked| now.checked_sub(asked));
         since.is_none_or(|since| since >= MARK_AGAIN)
     }
 
-    /// Whether the timer should have looked at the volume long ago: kubelet let go of it, or unmounted it and left it
-    /// attached.
+    /// Whether the timer should have handled the volume long ago: kubelet released a directory in use, or unmounted the
+    /// volume and left it attached.
     #[must_use]
     pub fn waits_for_timer(&self, now: &Uptime) -> bool {
         const LONG: Duration = Duration::from_secs(120);
@@ -140,28 +138,27 @@ impl VolumeRecord {
             || self.mounts.unstaged_at.as_ref().is_some_and(|at| is_old(at, SILENT_FOR + LONG))
     }
 
-    /// Remembers a stage mount, and the disk that it was made from for as long as numbers mean the
-    /// same.
+    /// Records a stage mount and its disk.
     pub fn is_staged(&mut self, staged: Staged) {
         self.disk.is_mounted_from(staged.disk.clone());
         self.disk.was_mounted = true;
         self.disk.formatting = None;
         self.disk.saw_file_system(&staged);
         self.heal.is_healing(None, None);
-        // The kernel gives the number of a mount that went to the next one.
+        // The kernel reuses the ids of mounts.
         self.guard.told_lost_writes = None;
         self.mounts.staged = Some(staged);
         self.mounts.unstaged = None;
     }
 
-    /// Whether it was mounted since this boot: mounts of it may stand on a disk that it had.
+    /// Whether the volume was mounted since this boot, so that mounts may remain on a disk that it had.
     #[must_use]
     pub fn was_mounted_since(&self, boot: &str) -> bool {
         let last = self.mounts.mounted_as().map(|staged| &staged.disk);
         self.disk.former.iter().chain(last).any(|disk| disk.boot == boot)
     }
 
-    /// What is known of the journal at the last mount through this map, whether or not its call came to its end.
+    /// The state of the journal at the last mount through this map, even if its call was killed.
     #[must_use]
     pub fn journal_through(&self, map: &DiskMoment) -> Option<JournalMark> {
         let told = self.mounts.mounted_as().filter(|staged| staged.disk.is_of(map));
@@ -170,7 +167,7 @@ impl VolumeRecord {
             .or_else(|| intended().map(|intent| intent.journal.clone()))
     }
 
-    /// All that stood on a dead disk stands on this one now.
+    /// Records that all mounts are on this disk now.
     pub fn is_healed(&mut self, disk: DiskMoment, uuid: String, mounts: Option<u16>) {
         let Some(before) = self.mounts.mounted_as().cloned() else { return };
         let was_staged = self.mounts.staged.is_some();
@@ -180,8 +177,8 @@ impl VolumeRecord {
         }
     }
 
-    /// A heal is about to mount this disk. If it is killed when all is moved, nothing else tells of the disk
-    /// later on: the next heal finds nothing to do.
+    /// Records that a heal is about to mount this disk. If it is killed after all mounts are moved, nothing else shows the
+    /// disk, for the next heal finds nothing to do.
     pub fn will_be_healed_by(&mut self, disk: DiskMoment, from: Option<u16>, to: Option<u16>) {
         self.disk.is_mounted_from(disk);
         self.heal.is_healing(from, to);

@@ -44,7 +44,7 @@ pub fn detach(
     at_node(cx, node, |at| detach_volume(cx, id, None, at, force))
 }
 
-/// Detaches from the node's server, without a node from this machine, and asks anew for a server that may be wrong.
+/// Detaches from the node's server; without a node, from this machine's. Looks the server up again if it may be wrong.
 pub(crate) fn at_node(
     cx: &Context<'_>,
     node: Option<&NodeName>,

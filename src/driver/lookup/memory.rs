@@ -165,7 +165,7 @@ mod tests {
             known(5)(record, disk);
             record.disk.was_mounted = false;
         };
-        let anew = found(killed, 5, &mount("rw", "rw"), Some(ext4())).mounts.staged.unwrap();
-        assert_eq!(anew.uuid, "its-uuid");
+        let staged = found(killed, 5, &mount("rw", "rw"), Some(ext4())).mounts.staged.unwrap();
+        assert_eq!(staged.uuid, "its-uuid");
     }
 }

@@ -4,42 +4,40 @@ use super::mounts::Staged;
 use crate::disk::device::DeviceNumber;
 use serde::{Deserialize, Serialize};
 
-/// More former disks are not remembered.
+/// How many former disks are remembered.
 const MOST_FORMER: usize = 16;
 
 /// The volume's disks, and the file system on them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DiskRecord {
-    /// A format that was begun; gone when it was finished.
+    /// A format that was started and has not finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub formatting: Option<Formatting>,
-    /// Whether this machine ever mounted the volume: then it is never formatted again.
+    /// Whether this machine ever mounted the volume. If so, it is never formatted again.
     #[serde(default)]
     pub was_mounted: bool,
-    /// When its disk was last proven, in milliseconds since 1970: what was written later may be lost
-    /// with the disk.
+    /// When the disk was last proven, in milliseconds since 1970. Later writes may be lost with the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<u64>,
-    /// The file system that was mounted last, or that a person accepted since. Unlike what is staged it
-    /// outlives the unmount.
+    /// The file system that was mounted last, or that a person accepted since. It outlives the unmount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<LastFileSystem>,
-    /// The disks of this boot that the volume was mounted from: their mounts may live on.
+    /// The disks that the volume was mounted from since the boot. Their mounts may still exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<DiskMoment>,
 }
 
 impl DiskRecord {
-    /// A mount of this disk is made now, or will be: it may live on in whatever namespace.
+    /// Records a disk that is or will be mounted. Its mounts may outlive it in any namespace.
     pub(super) fn is_mounted_from(&mut self, disk: DiskMoment) {
-        // While a mount stands no other disk has its number: of those that had it only the last one may have any.
+        // No other disk gets the number of a mounted one, so of all disks with one number only the last can be mounted.
         self.former.retain(|former| former.boot == disk.boot && former.number != disk.number);
         self.former.push(disk);
         let surplus = self.former.len().saturating_sub(MOST_FORMER);
         self.former.drain(..surplus);
     }
 
-    /// Remembers which file system is mounted; of one that is known already also in which attachment.
+    /// Records which file system is mounted, and keeps the attachment of one that is known.
     pub(super) fn saw_file_system(&mut self, staged: &Staged) {
         let Staged { uuid, disk, .. } = staged;
         let before = self.file_system.take();
@@ -49,28 +47,26 @@ impl DiskRecord {
         self.file_system = (!uuid.is_empty()).then_some(LastFileSystem { uuid, disk, attachment });
     }
 
-    /// The numbers of the disks that it was mounted from since this boot.
+    /// The numbers of the disks that the volume was mounted from since this boot.
     pub fn former_numbers(&self, boot: &str) -> impl Iterator<Item = DeviceNumber> {
         self.former.iter().filter(move |former| former.boot == boot).map(|former| former.number)
     }
 }
 
-/// The disk as it was when something was begun on it: the same disk is the same plug-in of it.
+/// One plug-in of a disk: a disk that leaves and comes back is another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskMoment {
-    /// The number it had.
     pub number: DeviceNumber,
-    /// The kernel's count of disks, where it keeps one.
+    /// The kernel's disk sequence number, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-    /// The size it had.
     pub size: u64,
-    /// The boot of the machine: numbers and counts begin anew with each.
+    /// The boot id: numbers are reused after a reboot.
     pub boot: String,
 }
 
 impl DiskMoment {
-    /// Whether both are moments of one plug-in of a disk, or of one map: it may have grown in between.
+    /// Whether both are the same plug-in of a disk, or the same map. It may have grown in between.
     #[must_use]
     pub fn is_of(&self, other: &Self) -> bool {
         (self.number, self.sequence, &self.boot) == (other.number, other.sequence, &other.boot)
@@ -87,29 +83,29 @@ impl DiskMoment {
     }
 }
 
-/// A format that was begun.
+/// A format that was started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Formatting {
     pub disk: DiskMoment,
-    /// The file system that is being made.
+    /// The file system to be made.
     pub fs_type: String,
-    /// Its UUID, without which earlier versions do not read the record.
+    /// Its UUID. Earlier versions cannot read the record without it.
     pub uuid: String,
 }
 
-/// A file system that was mounted, and in which attachment of the volume.
+/// A file system that was mounted, and the volume's attachment at the time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastFileSystem {
     pub uuid: String,
     pub disk: DiskMoment,
-    /// The cloud's own mark of the attachment, where it was asked: a later attachment has another.
+    /// The cloud's id of the attachment, if it was asked. A later attachment has another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachment: Option<String>,
 }
 
 impl LastFileSystem {
-    /// Whether a mount now is one in the same attachment: by the cloud's word where both are known, else
-    /// by the disk, which is the same plug-in then.
+    /// Whether the volume is still in the same attachment: by the cloud's ids if both are known, otherwise by the
+    /// disk.
     #[must_use]
     pub fn is_same_attachment(&self, attachment: Option<&str>, disk: &DiskMoment) -> bool {
         match (self.attachment.as_deref(), attachment) {

@@ -5,10 +5,10 @@ use crate::report::tear_down::{TearDown, by_tear_down};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the guard refuses now, and how often it did.
+/// The guard's refusals.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GuardRecord {
-    /// Tear-downs that are refused now.
+    /// The tear-downs that are currently refused.
     #[serde(
         default,
         skip_serializing_if = "BTreeMap::is_empty",
@@ -18,7 +18,7 @@ pub struct GuardRecord {
     /// How many tear-downs were refused since the machine was started.
     #[serde(default)]
     pub refusals: u64,
-    /// The mount whose lost writes were told to the tear-down that is under way: it is told once.
+    /// The mount whose lost writes the current tear-down has reported: they are reported once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_lost_writes: Option<u32>,
 }

@@ -3,39 +3,37 @@
 use crate::mount::replacement::MountIntent;
 use serde::{Deserialize, Serialize};
 
-/// A heal that is under way, or was killed; and why the last one did not heal the volume.
+/// A heal that is running or was killed, and why the last one failed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HealRecord {
-    /// What the file system counts once the mount of a heal was made that may have been killed.
+    /// The file system's mount count after the mount of a heal that may have been killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healing: Option<u16>,
-    /// What it counted before: a heal that was killed may not have come to its mount.
+    /// The mount count before it: the heal may have been killed before its mount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healing_from: Option<u16>,
-    /// Mounts of other places that a heal changes for a moment: there until it has put them right.
+    /// Mounts that a heal changes temporarily, until it has restored them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub switching: Vec<Switching>,
-    /// Why the volume could not be healed when no call asked for it, as the log has it: the look of the
-    /// next minute does not say it again.
+    /// Why the timer could not heal the volume, as it is logged. The timer does not log the same reason every minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_healed: Option<String>,
 }
 
 impl HealRecord {
-    /// A heal is about to make the file system count this, from what it counts now.
+    /// Records the mount count that a heal is about to change, and what it will be.
     pub fn is_healing(&mut self, from: Option<u16>, to: Option<u16>) {
         (self.healing_from, self.healing) = (from, to);
     }
 
-    /// Whether a heal that was killed explains this count.
+    /// Whether a killed heal explains this mount count.
     #[must_use]
     pub fn counted_by_a_heal(&self, now: u16) -> bool {
         [self.healing, self.healing_from].contains(&Some(now))
     }
 
-    /// Remembers what a heal is about to change in one mount namespace. What an earlier one wrote
-    /// of a mount stays: that one may have been killed, and what is there now is its half of the
-    /// work.
+    /// Records what a heal is about to change in one mount namespace. An earlier entry for a mount is kept: that heal
+    /// may have been killed halfway, so the mount's present state is not the one to restore.
     pub fn will_switch(&mut self, boot: &str, sign: NamespaceSign, mounts: Vec<MountIntent>) {
         self.switching.retain(|one| one.boot == boot);
         let known = self.switching.iter_mut().find(|one| one.sign == sign);
@@ -52,47 +50,47 @@ impl HealRecord {
     }
 }
 
-/// Mounts of one mount namespace that a heal changes for a moment.
+/// Mounts of one mount namespace that a heal changes temporarily.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switching {
-    /// The boot of the machine: namespaces and mounts are numbered anew with each.
+    /// The boot id: namespace and mount numbers are reused after a reboot.
     pub boot: String,
     #[serde(flatten)]
     pub sign: NamespaceSign,
-    /// What is to be in the end.
+    /// How each mount must be in the end.
     pub mounts: Vec<MountIntent>,
 }
 
 impl Switching {
-    /// Whether this mount is written down already.
+    /// Whether this mount is recorded already.
     #[must_use]
     pub fn tells_of(&self, mount: &MountIntent) -> bool {
         self.mounts.iter().any(|one| (one.id, &one.target) == (mount.id, &mount.target))
     }
 }
 
-/// By what a mount namespace is known again. Its number is given away when it has gone: so there is
-/// something beside it that no later one has. What an older version wrote has the number alone.
+/// Identifies a mount namespace. Its number is reused once it is gone, so something unique is recorded with it; records
+/// of older versions have only the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceSign {
     pub namespace: u64,
-    /// The kernel's count of mount namespaces, where it tells that (Linux 6.11).
+    /// The kernel's unique id of the namespace (Linux 6.11).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Else one who lives there: the process, and when it began.
+    /// On older kernels, a process in the namespace and its start time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dweller: Option<(u32, u64)>,
 }
 
 impl NamespaceSign {
-    /// One of which the number alone is known.
+    /// A namespace of which only the number is known.
     #[must_use]
     pub fn of_number(namespace: u64) -> Self {
         Self { namespace, count: None, dweller: None }
     }
 
-    /// Whether a namespace that has the number is that one. `now` is what it shows: its count, and
-    /// when the process that was noted began, if that lives there.
+    /// Whether a namespace with this number is the recorded one, by its unique id, or by when the recorded process began
+    /// if that is in it.
     #[must_use]
     pub fn is_of(&self, count: Option<u64>, began: Option<u64>) -> bool {
         match (self.count, self.dweller) {

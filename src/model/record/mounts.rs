@@ -14,45 +14,45 @@ use std::path::{Path, PathBuf};
 /// The volume's mounts on this machine, and its consumers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MountsRecord {
-    /// The stage mount as it was made.
+    /// The stage mount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<Staged>,
-    /// The last one, once it was taken off: a mount that still stands on its disk is healed by it.
+    /// The last stage mount, after its unmount. Mounts that remain on its disk are healed from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unstaged: Option<Staged>,
-    /// When a call unmounted the stage directory; gone with the next call for the volume. A previous version that
-    /// writes this record moves the key to where it does not count.
+    /// When a call unmounted the stage directory, until the next call for the volume. An older version that writes this
+    /// record moves the key to where it is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unstaged_at: Option<Uptime>,
-    /// The folders it was published at, by consumer: one may have it at several.
+    /// The directories where the volume is published, by consumer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "crate::path_text::sets")]
     pub published: BTreeMap<ConsumerId, BTreeSet<PathBuf>>,
-    /// Through which face a folder was asked for, of those where it is staged or published.
+    /// The face that asked for each directory where the volume is staged or published.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", with = "crate::path_text::keys")]
     pub faces: BTreeMap<PathBuf, FaceName>,
-    /// Every consumer that had it since it came here, with the name that people know it by: one that
-    /// was unmounted by force may still run.
+    /// Every consumer that has used the volume since it came here, with its name. One whose mount was removed by force
+    /// may still be running.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub consumers: BTreeMap<ConsumerId, String>,
-    /// Folders that were unmounted while processes of their consumers had the volume.
+    /// Directories that were unmounted while their consumers were using the volume.
     #[serde(default, skip_serializing_if = "LetGoes::is_empty")]
     pub let_go: LetGoes,
 }
 
 impl MountsRecord {
-    /// How the volume was mounted, by what is staged or was last.
+    /// The stage mount, or the last one.
     #[must_use]
     pub fn mounted_as(&self) -> Option<&Staged> {
         self.staged.as_ref().or(self.unstaged.as_ref())
     }
 
-    /// Whether a consumer has or had the volume.
+    /// Whether a consumer uses or has used the volume.
     #[must_use]
     pub fn knows(&self, pod: &ConsumerId) -> bool {
         self.consumers.contains_key(pod) || self.published.contains_key(pod)
     }
 
-    /// The volume is at this folder of a consumer, which is known by that name.
+    /// Records a publication. `label` is the consumer's name for people.
     pub fn is_published(
         &mut self,
         consumer: &ConsumerId,
@@ -68,8 +68,8 @@ impl MountsRecord {
         }
     }
 
-    /// It is not at the consumer's folder any more; the way to it may have been another one, so its end,
-    /// which the orchestrator names, tells which it is.
+    /// Removes a publication. The directory is identified by the end of its path, because the path may have led through
+    /// another root.
     pub fn is_unpublished(&mut self, consumer: &ConsumerId, below: &Path) {
         let Some(folders) = self.published.get_mut(consumer) else { return };
         folders.retain(|folder| !folder.ends_with(below));
@@ -79,7 +79,7 @@ impl MountsRecord {
         self.keep_faces();
     }
 
-    /// It is at no folder of a consumer.
+    /// Removes all publications.
     pub fn is_unpublished_everywhere(&mut self) {
         self.published.clear();
         self.keep_faces();
@@ -91,7 +91,7 @@ impl MountsRecord {
         })
     }
 
-    /// The stage mount was taken off.
+    /// Records that the stage mount is unmounted.
     pub fn is_unstaged(&mut self) {
         if self.staged.is_some() {
             self.unstaged = self.staged.take();
@@ -99,7 +99,7 @@ impl MountsRecord {
         self.keep_faces();
     }
 
-    /// What asked for folders that it is not at is not kept.
+    /// Drops the faces of directories where the volume is no longer mounted.
     fn keep_faces(&mut self) {
         let staged = self.staged.as_ref().map(|staged| &staged.folder);
         let published = &self.published;
@@ -119,20 +119,19 @@ pub struct Staged {
     pub fs_type: String,
     /// The file system's UUID.
     pub uuid: String,
-    /// The options that it was mounted with.
+    /// The mount options.
     #[serde(default)]
     pub options: String,
-    /// How often the file system had been mounted then, this time included, where it counts that.
+    /// The file system's mount count after this mount, if it keeps one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mounts: Option<u16>,
-    /// Whether nothing might be written to the disk.
+    /// Whether nothing may be written to the disk.
     #[serde(default)]
     pub untouched: bool,
-    /// What is remembered of the journal, where it is mounted through a map: by it a disk that comes back is known to
-    /// be as it was left.
+    /// The state of the journal, for a mount through a map. It shows whether a disk that comes back is unchanged.
     #[serde(default, rename = "first_transaction", skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalMark>,
-    /// How the disk was connected, where its serial proved it. A heal accepts the same again.
+    /// How the disk was connected, if its serial proved it. A heal accepts the same transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
 }
