@@ -128,32 +128,37 @@ pub fn the_dead_disk_is_let_go(node: &Node) {
     );
 }
 
-/// What every process of the machine has of these disks, and how many mount namespaces it has open.
+/// What the kernel says of these disks, and what every thread of the machine has of them: mounts, open files, and
+/// mount namespaces.
 fn users(disks: &[PathBuf]) -> String {
-    let numbers: Vec<_> =
-        disks.iter().map(|disk| fs::metadata(disk).map(|it| it.rdev()).ok()).collect();
-    let is_asked = |number| numbers.contains(&Some(number));
-    let mut told = format!("{disks:?}");
-    for process in fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()) {
-        let text = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
-        let table = MountTable::parse(text("mountinfo").as_bytes()).unwrap_or_default();
-        let mounts = table
-            .mounts()
-            .iter()
-            .filter(|mount| is_asked(makedev(mount.number.major.into(), mount.number.minor.into())))
-            .count();
-        let all_open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-        let open = all_open.filter(|open| {
-            let name = fs::read_link(open.path()).unwrap_or_default();
-            let found = fs::metadata(open.path());
-            name.to_string_lossy().starts_with("mnt:[")
-                || found.is_ok_and(|found| is_asked(found.dev()))
-        });
-        let open = open.count();
-        if mounts + open > 0 {
-            let (words, place) = (text("cmdline").replace('\0', " "), text("wchan"));
-            let process = process.display();
-            told += &format!("\n{process}: {mounts} mounts, {open} open; {place}; {words}");
+    let numbers: Vec<_> = disks.iter().flat_map(fs::metadata).map(|disk| disk.rdev()).collect();
+    let text = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+    let mut told = String::new();
+    for disk in disks {
+        let state = Path::new("/sys/block").join(disk.file_name().unwrap()).join("loop");
+        let [file, clears] = ["backing_file", "autoclear"].map(|name| text(state.join(name)));
+        told +=
+            &format!("\n{}: {}, cleared by itself: {}", disk.display(), file.trim(), clears.trim());
+    }
+    let folders = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten();
+    let processes = folders("/proc".into()).flat_map(|entry| folders(entry.path().join("task")));
+    for thread in processes.map(|entry| entry.path()) {
+        let table =
+            MountTable::parse(text(thread.join("mountinfo")).as_bytes()).unwrap_or_default();
+        let of = |mount: &&Mount| makedev(mount.number.major.into(), mount.number.minor.into());
+        let mounts = table.mounts().iter().filter(|mount| numbers.contains(&of(mount)));
+        let mut uses: Vec<_> =
+            mounts.map(|it| format!("{} {}", it.number, it.target.display())).collect();
+        for open in folders(thread.join("fd")).map(|open| open.path()) {
+            let name = fs::read_link(&open).unwrap_or_default().to_string_lossy().into_owned();
+            let found = fs::metadata(&open).map(|found| [found.dev(), found.rdev()]);
+            let is_on_one = found.is_ok_and(|found| found.iter().any(|it| numbers.contains(it)));
+            uses.extend((is_on_one || name.starts_with("mnt:[")).then_some(name));
+        }
+        if !uses.is_empty() {
+            let [words, place] =
+                ["cmdline", "wchan"].map(|name| text(thread.join(name)).replace('\0', " "));
+            told += &format!("\n{}: {uses:?}; {place}; {words}", thread.display());
         }
     }
     told
