@@ -13,6 +13,7 @@ use incloud_disk::ports::host::Remounts;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -130,12 +131,20 @@ fn a_format_killed_at_any_moment_goes_on_by_the_other_version_or_a_person() {
     }
 }
 
-/// Whether a process of `disk heal VOLUME` is left.
-fn is_healing(volume: &Volume) -> bool {
+/// Waits for what is left of a killed `disk heal VOLUME`. A process that ends gives up its words first, and its mounts
+/// last: until it is dead it may keep the disk open.
+fn await_end_of_heal(volume: &Volume) {
     let ending = format!("heal\0{}\0", volume.id);
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let mut lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
-    lines.any(|line| line.ends_with(ending.as_bytes()))
+    let is_there = |process: &PathBuf| {
+        let words = fs::read(process.join("cmdline")).unwrap_or_default();
+        let state = fs::read_to_string(process.join("stat")).unwrap_or_default();
+        let is_on_its_way_out =
+            words.is_empty() && state.contains("(disk) ") && !state.contains("(disk) Z");
+        is_on_its_way_out || words.ends_with(ending.as_bytes())
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten().map(|process| process.path());
+    let left: Vec<_> = processes.filter(is_there).collect();
+    eventually("the killed heal has ended", || !left.iter().any(is_there));
 }
 
 /// The method of this kernel, and one that changes other mounts for a moment and writes them down before.
@@ -164,7 +173,7 @@ fn heal_and_kill(method: Method, order: [Version; 2], keys: &mut Keys) {
         keys.note(&volume);
         // The worker may end after its parent. While it has the disk open exclusively, version 7ba4fed mispredicts the
         // mount count.
-        eventually("the killed heal has ended", || !is_healing(&volume));
+        await_end_of_heal(&volume);
         let answer = Answer::of(by_method(second.command(volume.attach())));
         assert_eq!(answer.json["status"], "Success", "{}", answer.text);
         goes_on(&mut container, 3);

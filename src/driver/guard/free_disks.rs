@@ -16,7 +16,6 @@ use crate::model::mount::disk_users::{
     Answer, DeviceUses, NamespaceKeeper, NamespaceUse, Process, plain,
 };
 use crate::model::mount::staleness::Presence;
-use crate::model::policy::GuardMode;
 use crate::model::report::tear_down::TearDown;
 use crate::ownership::words::{self, named};
 use std::collections::BTreeSet;
@@ -155,9 +154,6 @@ pub(crate) fn must_be_free(
     numbers: &[DeviceNumber],
 ) -> Result<bool> {
     const WHAT: &TearDown = &TearDown::Unstage;
-    if cx.policy.guard.mode == GuardMode::Off {
-        return Ok(false);
-    }
     match state_of_all(cx, disks, numbers, LETS_GO) {
         DiskState::Free => {
             refusal::passed(cx, id, WHAT);

@@ -12,7 +12,6 @@ use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::{Machine, NamespaceRole};
-use crate::model::policy::GuardMode;
 use crate::model::report::tear_down::TearDown;
 use crate::operation::Outcome;
 use crate::ownership::words::{
@@ -208,7 +207,7 @@ pub(crate) fn end_views_left(
     outcome: Outcome,
 ) -> Result<()> {
     let is_free = |disk: &Device| find_disk::is_free(cx, disk).unwrap_or(true);
-    if cx.policy.guard.mode == GuardMode::Off || disks.iter().all(is_free) {
+    if disks.iter().all(is_free) {
         return Ok(());
     }
     if outcome == Outcome::Already {
@@ -279,9 +278,6 @@ pub(crate) fn guard_stage(
     table: &MountTable,
     mounted: &[DeviceNumber],
 ) -> Result<Views> {
-    if cx.policy.guard.mode == GuardMode::Off {
-        return Ok(Views::default());
-    }
     let numbers = disk_numbers::numbers_by(cx, id, mounted, Ok(table));
     match cx.host.census.namespaces_with(&numbers) {
         Answer::Told(uses) => judge(cx, id, &TearDown::Unstage, &numbers, uses),

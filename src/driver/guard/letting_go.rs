@@ -14,7 +14,6 @@ use crate::model::mount::disk_users::{Answer, Holder, NamespaceId, NamespaceUse}
 use crate::model::mount::letting_go::{Kept, Ruling, in_the_way, judge};
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::Machine;
-use crate::model::policy::GuardMode;
 use crate::model::record::NamespaceSign;
 use crate::model::report::tear_down::TearDown;
 use crate::ownership;
@@ -44,9 +43,6 @@ pub(crate) fn guard_folder(
     one: &ConsumerFolder<'_>,
     own: &MountTable,
 ) -> Result<Vec<Kept>> {
-    if cx.policy.guard.mode == GuardMode::Off {
-        return Ok(Vec::new());
-    }
     let tear_down = one.tear_down();
     let numbers = disk_numbers::numbers_by(cx, one.id, one.mounted, Ok(own));
     let uses = match uses_of(cx, one, &numbers) {
@@ -90,9 +86,6 @@ pub(crate) fn look_again(
     one: &ConsumerFolder<'_>,
     kept: &[Kept],
 ) -> Result<bool> {
-    if cx.policy.guard.mode == GuardMode::Off {
-        return Ok(false);
-    }
     let numbers = disk_numbers::numbers_of(cx, one.id, one.mounted);
     let Users { uses, .. } = match uses_of(cx, one, &numbers) {
         Answer::Told(users) => users,
@@ -127,7 +120,7 @@ pub(crate) fn refuse_who_is_in_the_way(
     one: &ConsumerFolder<'_>,
     error: Error,
 ) -> Error {
-    if !asks_for_users(error.kind, cx.policy.guard.mode) {
+    if error.kind != Kind::Busy {
         return error;
     }
     let numbers = disk_numbers::numbers_of(cx, one.id, one.mounted);
@@ -232,11 +225,6 @@ struct Users {
     unplaced: Vec<Holder>,
 }
 
-/// Only a busy mount has users in its way, and only a guard refuses for them.
-fn asks_for_users(kind: Kind, mode: GuardMode) -> bool {
-    kind == Kind::Busy && mode != GuardMode::Off
-}
-
 /// Whether who has the volume now had it not before the unmount: he has a mount of his own by now.
 fn came_in_between(uses: &[NamespaceUse], kept: &[Kept]) -> bool {
     !uses.is_empty() && kept.is_empty()
@@ -277,14 +265,6 @@ mod tests {
     fn process(pid: u32, of: Option<&str>) -> Process {
         let owner = Owner { pod: of.map(pod), ..Owner::default() };
         Process { owner, ..Process::of_a_test(pid) }
-    }
-
-    #[test]
-    fn users_are_asked_for_where_a_mount_is_busy_and_there_is_a_guard() {
-        assert!(asks_for_users(Kind::Busy, GuardMode::Enforce));
-        assert!(asks_for_users(Kind::Busy, GuardMode::Warn));
-        assert!(!asks_for_users(Kind::Busy, GuardMode::Off));
-        assert!(!asks_for_users(Kind::Host, GuardMode::Enforce));
     }
 
     #[test]

@@ -20,7 +20,6 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, DeviceUses, FileUse, plain};
 use crate::model::mount::mountinfo::Mount;
-use crate::model::policy::GuardMode;
 use crate::model::report::tear_down::TearDown;
 use crate::ownership::words::{file_use, kernel_use, named, users_untold, way_to_end_users};
 use crate::shield;
@@ -38,7 +37,7 @@ pub(super) enum UsersSeen {
 /// the kernel refuses while anything uses the disk; where neither processes nor disk can be
 /// seen (a controller's container) the orchestrator's own order of calls is all there is.
 pub(super) fn guard_attachment(cx: &Context<'_>, id: &VolumeId) -> Result<UsersSeen> {
-    if cx.policy.guard.mode == GuardMode::Off {
+    if !cx.policy.guard.is_on() {
         // A disk that leaves under a map makes what uses the map wait; an unused one waits for none.
         if let Err(error) = cx.host.shield.take_off(cx, id) {
             tracing::info!(volume = %id, %error, "the volume's map stays");
@@ -112,16 +111,15 @@ fn must_not_be_waited_for(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     refusal::refuse(cx, Some(id), &TearDown::Detach, &reason)
 }
 
-/// Takes the volume's map off, as far as the guard's mode has it. One that stays waits when the disk leaves.
+/// Takes the volume's map off. One that is in use is a refusal; where that is not enforced the map stays, and what
+/// uses it waits once the disk has left.
 pub(super) fn take_off_map(cx: &Context<'_>, id: &VolumeId, tear_down: &TearDown) -> Result<()> {
     let error = match cx.host.shield.take_off(cx, id) {
         Err(error) if error.kind == Kind::Refused => error,
         other => return other,
     };
-    if cx.policy.guard.mode != GuardMode::Off {
-        let reason = format!("{}, and keeps the disk", error.cause);
-        refusal::refuse(cx, Some(id), tear_down, &reason)?;
-    }
+    let reason = format!("{}, and keeps the disk", error.cause);
+    refusal::refuse(cx, Some(id), tear_down, &reason)?;
     tracing::warn!(volume = %id, %error, "the volume's map stays");
     Ok(())
 }

@@ -72,9 +72,13 @@ pub(crate) fn refuse_for(
 ) -> Result<()> {
     let volume = id.map_or_else(|| "unknown".to_owned(), ToString::to_string);
     let what = cx.face.words.name(tear_down);
-    if cx.policy.guard.mode == GuardMode::Warn {
-        tracing::warn!(volume, what, reason, "would be refused");
-        return Ok(());
+    match cx.policy.guard.mode {
+        GuardMode::Enforce => {}
+        GuardMode::Warn => {
+            tracing::warn!(volume, what, reason, "would be refused");
+            return Ok(());
+        }
+        GuardMode::Off => return Ok(()),
     }
     let before = id.and_then(|id| cx.store.records.load(id).guard.refused.get(tear_down).cloned());
     let refusal = Refusal::after(before.as_ref(), reason, &occasion(cx, pods));

@@ -8,7 +8,6 @@ use crate::guard::{free_disks, refusal};
 use crate::model::disk::formatting::Life;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ServerId, VolumeId};
-use crate::model::policy::GuardMode;
 use crate::model::record::{MarkRecord, VolumeRecord};
 use crate::model::report::tear_down::TearDown;
 use crate::ports::clock::{Deadline, since_boot};
@@ -334,7 +333,7 @@ fn leaves_marks(cx: &Context<'_>) -> bool {
 /// Why this machine leaves no marks in the cloud, if it does not.
 #[must_use]
 pub fn why_no_marks(cx: &Context<'_>) -> Option<&'static str> {
-    if cx.policy.guard.mode == GuardMode::Off {
+    if !cx.policy.guard.is_on() {
         return Some("guard.mode is off");
     }
     if !cx.policy.guard.remote {

@@ -13,7 +13,6 @@ use crate::model::mount::folders_let_go::LetGoes;
 use crate::model::mount::layout::{PublishTarget, StageTarget, Target};
 use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use crate::model::policy::GuardMode;
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
 use crate::operation::Outcome;
@@ -52,7 +51,7 @@ enum Requester {
     Timer,
 }
 
-/// What must be free once the stage folder is unmounted.
+/// What the guard wants free once the stage folder is unmounted.
 struct DisksToFree {
     disks: Vec<Device>,
     /// The numbers of its file systems that are not their disk's (btrfs).
@@ -138,14 +137,20 @@ fn unstage_for(
         // Before the disks are looked for: a disk that is put under its map is the map from then on.
         cx.host.shield.before_unmount(cx, id)?;
     }
-    let to_free = DisksToFree::of(cx, id, &begun.table, folder)?;
-    let outcome = unmount_stage(cx, &begun)?;
-    leaked_copies::end_views_left(cx, id, folder, (&to_free.disks, &to_free.numbers), outcome)?;
+    let is_guarded = cx.policy.guard.is_on();
+    let to_free = is_guarded.then(|| DisksToFree::of(cx, id, &begun.table, folder)).transpose()?;
+    let outcome = match &to_free {
+        Some(to_free) => unmount_stage(cx, &begun, to_free)?,
+        None => unmount_all(cx, folder, id)?,
+    };
     cx.host.mounts.tidy_exchange(folder);
     if let Some(id) = id {
         recovery::remove_link(cx, id);
     }
-    let mut is_free = free_disks::must_be_free(cx, id, &to_free.disks, &to_free.numbers);
+    let mut is_free = match &to_free {
+        Some(DisksToFree { disks, numbers }) => free_disks::must_be_free(cx, id, disks, numbers),
+        None => Ok(false),
+    };
     if let Some(id) = id {
         if is_free.is_ok()
             && let Err(error) = guard::take_off_map(cx, id, &TearDown::Unstage)
@@ -166,8 +171,7 @@ fn unstage_for(
             // left, and to look for them in each call would take longer than the call.
             let guard_looked = outcome == Outcome::Done
                 && matches!(is_free, Ok(true))
-                && cx.policy.guard.mode == GuardMode::Enforce
-                && cx.policy.guard.give_up_after.is_none();
+                && cx.policy.guard.has_no_exceptions();
             if guard_looked {
                 record.disk.former.clear();
                 record.mounts.unstaged = None;
@@ -243,12 +247,24 @@ fn look_again(cx: &Context<'_>, begun: &Begun) -> Result<Look> {
 }
 
 /// Asks the guard, unmounts, and looks again: a container may have started in between, and got
-/// the mount from this very folder.
-fn unmount_stage(cx: &Context<'_>, begun: &Begun) -> Result<Outcome> {
-    let (folder, id, look) = (begun.folder.as_path(), begun.id.as_ref(), look_again(cx, begun)?);
-    if look.top()?.is_none() {
-        return Ok(Outcome::Already);
-    }
+/// the mount from this very folder. Then ends the copies that keep the disk.
+fn unmount_stage(cx: &Context<'_>, begun: &Begun, to_free: &DisksToFree) -> Result<Outcome> {
+    let (folder, id) = (begun.folder.as_path(), begun.id.as_ref());
+    let look = look_again(cx, begun)?;
+    let outcome = match look.top()? {
+        None => Outcome::Already,
+        Some(_) => unmount_guarded(cx, folder, id, &look)?,
+    };
+    leaked_copies::end_views_left(cx, id, folder, (&to_free.disks, &to_free.numbers), outcome)?;
+    Ok(outcome)
+}
+
+fn unmount_guarded(
+    cx: &Context<'_>,
+    folder: &Path,
+    id: Option<&VolumeId>,
+    look: &Look,
+) -> Result<Outcome> {
     let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
     let mut views = leaked_copies::guard_stage(cx, id, &look.table, &mounted)?;
     unmount_all(cx, folder, id)?;
@@ -263,7 +279,11 @@ fn unmount_stage(cx: &Context<'_>, begun: &Begun) -> Result<Outcome> {
 }
 
 fn unmount_consumer(cx: &Context<'_>, begun: &Begun, consumer: &ConsumerId) -> Result<Outcome> {
-    let (folder, id, look) = (begun.folder.as_path(), begun.id.as_ref(), look_again(cx, begun)?);
+    let (folder, id) = (begun.folder.as_path(), begun.id.as_ref());
+    if !cx.policy.guard.is_on() {
+        return unmount_all(cx, folder, id);
+    }
+    let look = look_again(cx, begun)?;
     let Some(top) = look.top()? else { return Ok(Outcome::Already) };
     let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
     let_go_of_folder(cx, &look, top, &ConsumerFolder { id, consumer, folder, mounted: &mounted })

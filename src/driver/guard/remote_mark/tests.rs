@@ -3,7 +3,7 @@
 use super::*;
 use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
 use crate::lookup::memory::staged;
-use crate::model::policy::GuardPolicy;
+use crate::model::policy::{GuardMode, GuardPolicy};
 use crate::model::record::DiskMoment;
 use std::path::Path;
 
