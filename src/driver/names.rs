@@ -8,7 +8,7 @@ use crate::attachment::open_requests;
 use crate::context::Context;
 use crate::lookup::alias::is_known;
 use crate::lookup::attachment_view;
-use crate::lookup::disk_owner::volume_on;
+use crate::lookup::disk_owner::volume_of;
 use crate::model::advice::{Remedy, advise};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
@@ -264,11 +264,8 @@ pub fn volume_mounted_at(
     let table = cx.host.mounts.table()?;
     // Whichever of those that stand there tells: a stranger's may lie on the volume's.
     for mount in table.at(folder) {
-        let labelled = label::owner_of(mount);
-        if labelled.as_ref().is_some_and(|id| name.is(id)) {
-            return Ok(labelled);
-        }
-        let found = volume_on(cx, mount.disk)?.or(labelled);
+        let labelled = label::owner_of(mount).filter(|id| name.is(id));
+        let found = labelled.map_or_else(|| volume_of(cx, mount), |id| Ok(Some(id)))?;
         if found.is_some() {
             return Ok(found);
         }

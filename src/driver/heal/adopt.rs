@@ -8,17 +8,16 @@
 
 use crate::context::Context;
 use crate::guard::remote_mark;
-use crate::lookup::disk_numbers::{self, told_by_statfs};
 use crate::lookup::memory::{self, staged};
 use crate::lookup::other_kubelets::is_anothers;
-use crate::lookup::{alias, attachment_view, disk_owner, find_disk, locking};
+use crate::lookup::{alias, attachment_view, disk_numbers, disk_owner, find_disk, locking};
 use crate::model::advice::{Remedy, advise};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
 use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
-use crate::model::mount::label;
+use crate::model::mount::attribution::id_by_statfs;
 use crate::model::mount::layout::FolderKind;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::policy::HealMode;
@@ -156,8 +155,7 @@ fn volume_behind(cx: &Context<'_>, name: &VolumeName, mount: &Mount) -> Result<(
     let wanted = cx.store.records.named(name);
     let mut ids: BTreeSet<VolumeId> = wanted.iter().cloned().collect();
     ids.extend(name.as_volume_id());
-    ids.extend(label::owner_of(mount));
-    ids.extend(disk_owner::volume_on(cx, mount.disk)?);
+    ids.extend(disk_owner::volume_of(cx, mount)?);
     let mut proven = with_disk(cx, ids, mount.disk)?;
     if proven.is_empty() {
         // A serial that was cut names its volume only among those that are attached here.
@@ -217,7 +215,7 @@ pub fn adopt_dead(cx: &Context<'_>, id: &VolumeId, mode: HealMode) -> Result<Vec
     let Contents::FileSystem(found) = cx.host.file_systems.look(&disk, cx.deadline)? else {
         return Err(Error::refused(format!("{} holds no file system", disk.kernel_name)));
     };
-    let Some(wanted) = told_by_statfs(found.kind, &found.uuid) else {
+    let Some(wanted) = id_by_statfs(found.kind, &found.uuid) else {
         return Err(Error::refused(format!(
             "a dead {} does not tell its id, so it cannot be proven whose it was",
             found.kind

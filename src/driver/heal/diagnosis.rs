@@ -2,8 +2,7 @@
 
 use crate::context::Context;
 use crate::heal::time_shares::TimeShares;
-use crate::lookup::disk_numbers::{self, Belonging};
-use crate::lookup::find_disk;
+use crate::lookup::{disk_numbers, find_disk};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
@@ -95,7 +94,7 @@ fn examine_with(
     let record = cx.store.records.load(id);
     let mut dead = Vec::new();
     for (number, verdict) in all {
-        if disk_numbers::belonging(cx, id, number, &table, &others, &record) != Belonging::Proven {
+        if !disk_numbers::are_its(cx, &record, number, &table, &others) {
             continue;
         }
         if !verdict.is_dead() {

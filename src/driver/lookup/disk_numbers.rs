@@ -2,29 +2,18 @@
 
 use crate::context::Context;
 use crate::lookup::find_disk;
-use crate::model::disk::contents::FsType;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
+use crate::model::mount::attribution::{Attribution, attribute};
 use crate::model::mount::disk_users::{Answer, NamespaceUse};
 use crate::model::mount::label;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
-use crate::model::record::{Staged, VolumeRecord};
+use crate::model::record::VolumeRecord;
 use crate::shield;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// Whether the mounts of a number that a volume's disk had are the volume's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Belonging {
-    /// They say so, or have its file system.
-    Proven,
-    /// They say that they are another volume's, or have another file system.
-    Disproven,
-    /// They show neither.
-    Unknown,
-}
 
 /// The numbers under which the volume's file system lives: mounted, now, and before its disk
 /// came back under another letter. A number that went to another disk since is not it.
@@ -88,14 +77,12 @@ pub(crate) fn dead_numbers_of(
         .filter(|number| table.of(*number).next().is_none())
         .collect();
     let others = if unseen.is_empty() { Vec::new() } else { in_other_namespaces(cx, &unseen)? };
-    dead.retain(|(number, _)| {
-        belonging(cx, id, *number, table, &others, &record) == Belonging::Proven
-    });
+    dead.retain(|(number, _)| are_its(cx, &record, *number, table, &others));
     Ok(dead.into_iter().map(|(number, _)| number).collect())
 }
 
 /// What became of each number from which this volume may have been mounted, as far as it matters.
-/// A number that was the volume's may be another disk's by now: `belonging` tells. Mounts in other namespaces
+/// A number that was the volume's may be another disk's by now: `are_its` tells. Mounts in other namespaces
 /// that show the volume's label are asked about where the caller has looked for them.
 pub(crate) fn verdicts(
     cx: &Context<'_>,
@@ -146,21 +133,30 @@ pub(crate) fn is_left_behind(cx: &Context<'_>, id: &VolumeId) -> bool {
     }
 }
 
-/// Whether the mounts of a number are this volume's.
-pub(crate) fn belonging(
+/// Whether the mounts of a number are proven to be the volume's.
+pub(crate) fn are_its(
     cx: &Context<'_>,
-    id: &VolumeId,
+    record: &VolumeRecord,
     number: DeviceNumber,
     table: &MountTable,
     others: &[NamespaceUse],
-    record: &VolumeRecord,
-) -> Belonging {
+) -> bool {
+    let found = attribution(cx, number, table, others, &[record]);
+    found == Attribution::Proven(record.volume.clone())
+}
+
+/// Whose the mounts of a number are. The candidates are the volumes whose disks had it.
+pub(crate) fn attribution(
+    cx: &Context<'_>,
+    number: DeviceNumber,
+    table: &MountTable,
+    others: &[NamespaceUse],
+    candidates: &[&VolumeRecord],
+) -> Attribution {
     let own: Vec<&Mount> = table.of(number).collect();
     let elsewhere = others.iter().flat_map(|one| &one.mounts);
     let elsewhere: Vec<_> = elsewhere.filter(|mount| mount.number == number).collect();
-    belonging_of(id, (&own, &elsewhere), record.mounts.mounted_as(), || {
-        ext_ids(cx).ok()?.remove(&number)
-    })
+    attribute(&own, &elsewhere, candidates, || ext_ids(cx).ok()?.remove(&number))
 }
 
 /// The numbers of mounts in other namespaces that show the volume's label: a record may be lost, and it
@@ -189,9 +185,9 @@ fn in_other_namespaces(cx: &Context<'_>, numbers: &[DeviceNumber]) -> Result<Vec
     }
 }
 
-pub(crate) fn numbers_with(cx: &Context<'_>, told: u64) -> Result<Vec<DeviceNumber>> {
+pub(crate) fn numbers_with(cx: &Context<'_>, statfs_id: u64) -> Result<Vec<DeviceNumber>> {
     let ids = ext_ids(cx)?.into_iter();
-    Ok(ids.filter(|(_, id)| *id == told).map(|(number, _)| number).collect())
+    Ok(ids.filter(|(_, id)| *id == statfs_id).map(|(number, _)| number).collect())
 }
 
 fn ext_ids(cx: &Context<'_>) -> Result<BTreeMap<DeviceNumber, u64>> {
@@ -217,61 +213,12 @@ pub(crate) fn is_mounted_here(cx: &Context<'_>, id: &VolumeId) -> bool {
     table.mounts().iter().any(|one| numbers.contains(&one.disk))
 }
 
-/// Whether mounts that have one number are this volume's: they must say so themselves, by the label that they were
-/// made with. While a mount stands its number belongs to no other disk, so one label tells for all of them.
-fn belonging_of(
-    id: &VolumeId,
-    (own, elsewhere): (&[&Mount], &[&Mount]),
-    staged: Option<&Staged>,
-    told_id: impl FnOnce() -> Option<u64>,
-) -> Belonging {
-    let all = if own.is_empty() { elsewhere } else { own };
-    let mut labelled = all.iter().filter(|mount| label::is_labelled(mount)).peekable();
-    if labelled.peek().is_some() {
-        let is_its = labelled.any(|mount| label::owner_of(mount).as_ref() == Some(id));
-        return if is_its { Belonging::Proven } else { Belonging::Disproven };
-    }
-    // The predecessor's mounts have no label: then only what stands in the folder where this machine staged the
-    // volume is its, or what has the id of its file system, which the kernel keeps also of a dead one.
-    let Some(staged) = staged else { return Belonging::Unknown };
-    if own.iter().any(|mount| mount.target == staged.folder) {
-        return Belonging::Proven;
-    }
-    let is_of_its_kind = |mount: &&Mount| family(&mount.fs_type) == family(&staged.fs_type);
-    if !all.is_empty() && !all.iter().any(is_of_its_kind) {
-        return Belonging::Disproven;
-    }
-    let wanted = FsType::named(&staged.fs_type).and_then(|kind| told_by_statfs(kind, &staged.uuid));
-    match wanted.and_then(|wanted| Some(told_id()? == wanted)) {
-        Some(true) => Belonging::Proven,
-        Some(false) => Belonging::Disproven,
-        None => Belonging::Unknown,
-    }
-}
-
-/// The kernel mounts an ext3 as either of the two.
-fn family(fs_type: &str) -> &str {
-    if fs_type.starts_with("ext") { "ext" } else { fs_type }
-}
-
 /// The mounts that say they are the volume's.
 pub(crate) fn labelled<'t>(
     table: &'t MountTable,
     id: &VolumeId,
 ) -> impl Iterator<Item = &'t Mount> {
     table.mounts().iter().filter(move |mount| label::owner_of(mount).as_ref() == Some(id))
-}
-
-/// What statfs(2) says of a file system's id, dead or alive: ext folds its UUID into 64 bits. xfs
-/// gives its disk's number there, which tells nothing.
-pub(crate) fn told_by_statfs(kind: FsType, uuid: &str) -> Option<u64> {
-    if !matches!(kind, FsType::Ext3 | FsType::Ext4) {
-        return None;
-    }
-    let digits: String = uuid.chars().filter(|c| *c != '-').collect();
-    let bytes = u128::from_str_radix(&digits, 16).ok()?.to_be_bytes();
-    let half = |at: usize| bytes[at..].first_chunk().map(|half| u64::from_le_bytes(*half));
-    (digits.len() == 32).then_some(half(0)? ^ half(8)?)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::model::disk::device::{DeviceNumber, Proof, Shown};
 use crate::model::error::{Error, Result};
 use crate::model::ids::{VIRTIO_SERIAL_LENGTH, VolumeId};
 use crate::model::mount::label;
-use crate::model::mount::mountinfo::MountTable;
+use crate::model::mount::mountinfo::{Mount, MountTable};
 use std::path::Path;
 
 /// The volume that the disk of this number shows by its whole id.
@@ -26,6 +26,11 @@ pub(crate) fn volume_on(cx: &Context<'_>, number: DeviceNumber) -> Result<Option
     Ok(ids.into_iter().find(proven))
 }
 
+/// The volume of a mount: the one that its disk shows, else the one of its label.
+pub(crate) fn volume_of(cx: &Context<'_>, mount: &Mount) -> Result<Option<VolumeId>> {
+    Ok(volume_on(cx, mount.disk)?.or_else(|| label::owner_of(mount)))
+}
+
 fn is_image(shown: &[Shown]) -> bool {
     shown.iter().any(|one| matches!(one, Shown::BackingFile(_)))
 }
@@ -38,8 +43,7 @@ pub(crate) fn refuse_another_at(
     table: &MountTable,
 ) -> Result<()> {
     for mount in table.at(folder) {
-        let shown = volume_on(cx, mount.disk)?.or_else(|| label::owner_of(mount));
-        if let Some(other) = shown.filter(|other| other != id) {
+        if let Some(other) = volume_of(cx, mount)?.filter(|other| other != id) {
             let folder = folder.display();
             return Err(Error::refused(format!(
                 "at {folder} volume {other} is mounted, and not {id}"

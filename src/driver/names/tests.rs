@@ -2,6 +2,7 @@ use super::*;
 use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
 use crate::lookup::alias::record_found_name;
 use crate::lookup::disk_owner::refuse_another_at;
+use crate::lookup::disk_owner::volume_on;
 use crate::model::cloud::request::AttachRequest;
 use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::ids::VIRTIO_SERIAL_LENGTH;

@@ -134,10 +134,7 @@ pub(crate) fn refuse_strangers_on_top(
         Ok(numbers.contains(&mount.disk)
             || match id {
                 Some(id) => label::owner_of(mount).as_ref() == Some(id),
-                None => {
-                    label::owner_of(mount).is_some()
-                        || disk_owner::volume_on(cx, mount.disk)?.is_some()
-                }
+                None => disk_owner::volume_of(cx, mount)?.is_some(),
             })
     };
     // From the top down: a stranger's that lies on one of the volume's.

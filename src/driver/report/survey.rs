@@ -4,13 +4,13 @@
 
 use crate::context::Context;
 use crate::guard::{let_go_volumes, orphans};
-use crate::lookup::disk_numbers::{self, Belonging};
-use crate::lookup::find_disk;
 use crate::lookup::lost_disks::{lost_numbers, users_of_lost};
 use crate::lookup::other_kubelets::is_anothers;
+use crate::lookup::{disk_numbers, find_disk};
 use crate::model::disk::device::{DeviceNumber, Shown};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::{ServerId, VolumeId, VolumeName};
+use crate::model::mount::attribution::Attribution;
 use crate::model::mount::disk_users::{Answer, FileUse, NAMESPACE_GOES_WITHIN, NamespaceUse};
 use crate::model::mount::label;
 use crate::model::mount::mountinfo::{Mount, MountTable};
@@ -31,7 +31,6 @@ use crate::ports::cloud::CloudVolume;
 use crate::report::facts::{name_of, own_role, pods_of, refusals_of, view};
 use crate::report::holders::file_user;
 use crate::shield;
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -309,9 +308,8 @@ fn volume_in(cx: &Context<'_>, mount: &Mount) -> Option<VolumeId> {
     names::volume_mounted_at(cx, &name, &mount.target).ok().flatten()
 }
 
-/// Which volume each number belongs to. A disk's number is its volume's; while a mount stands no
-/// other disk gets its number, so one label or one folder tells for all mounts of a number; and
-/// one that neither names belongs to the volume whose disk had it, unless it has another file system.
+/// Whose each mounted number is: the volume's whose disk has it now; else whose its mounts are by the rule of all
+/// calls; else what the orchestrator's folder says.
 fn owners(
     cx: &Context<'_>,
     disks: &BTreeMap<VolumeId, DiskFact>,
@@ -320,48 +318,39 @@ fn owners(
     elsewhere: &[NamespaceUse],
     boot: &str,
 ) -> BTreeMap<DeviceNumber, Owner> {
-    let mut owners = BTreeMap::new();
-    for (id, disk) in disks {
-        if let Some(number) = number_of(disk) {
-            owners.insert(number, Owner::Volume(id.clone()));
-            // A file system with a number of its own (btrfs).
-            let on_it = table.mounts().iter().filter(|mount| mount.disk == number);
-            owners.extend(on_it.map(|mount| (mount.number, Owner::Volume(id.clone()))));
+    let on_disk = disks.iter().filter_map(|(id, disk)| Some((number_of(disk)?, id)));
+    let on_disk: BTreeMap<_, _> = on_disk.collect();
+    let by_folder = |mount: &Mount| {
+        let name = cx.faces.name_of_own(&mount.target)?;
+        Some(volume_in(cx, mount).map_or(Owner::Name(name), Owner::Volume))
+    };
+    let owner_of = |number: DeviceNumber| {
+        // A file system may have a number of its own (btrfs).
+        let disk = table.of(number).next().map_or(number, |mount| mount.disk);
+        if let Some(id) = on_disk.get(&disk) {
+            return Some(Owner::Volume((*id).clone()));
         }
-    }
+        let had_it = |record: &&VolumeRecord| {
+            record.disk.former_numbers(boot).any(|former| former == number)
+                && !is_given_away(cx, &record.volume, number)
+        };
+        let candidates: Vec<_> = records.iter().filter(had_it).collect();
+        let possible = match disk_numbers::attribution(cx, number, table, elsewhere, &candidates) {
+            Attribution::Proven(id) => return Some(Owner::Volume(id)),
+            Attribution::Possible(id) => Some(Owner::Volume(id)),
+            Attribution::Unattributed => None,
+        };
+        table.of(number).find_map(by_folder).or(possible)
+    };
     let others = elsewhere.iter().flat_map(|one| &one.mounts);
-    for mount in table.mounts().iter().chain(others) {
-        if let Some(id) = label::owner_of(mount) {
-            owners.entry(mount.number).or_insert(Owner::Volume(id));
-        }
-    }
-    for mount in table.mounts() {
-        if let Some(name) = cx.faces.name_of_own(&mount.target) {
-            let id = volume_in(cx, mount);
-            let owner = id.map_or(Owner::Name(name), Owner::Volume);
-            owners.entry(mount.number).or_insert(owner);
-        }
-    }
-    let others = elsewhere.iter().flat_map(|one| &one.mounts);
-    let mounted: BTreeSet<_> =
-        table.mounts().iter().chain(others).map(|mount| mount.number).collect();
-    for record in records {
-        let wanted = cx.cloud.identity(&record.volume);
-        for number in record.disk.former_numbers(boot).filter(|number| mounted.contains(number)) {
-            let Entry::Vacant(owner) = owners.entry(number) else { continue };
-            // What another disk shows by now has been given away. So was a number of which another
-            // file system is mounted: that disk may be gone as well.
-            let presence = cx.host.devices.presence(number, &wanted);
-            let is_other = matches!(presence, Ok(Presence::Other(_)));
-            let is_given_away = is_other && cx.cloud.identity_doubt().is_none()
-                || disk_numbers::belonging(cx, &record.volume, number, table, elsewhere, record)
-                    == Belonging::Disproven;
-            if !is_given_away {
-                owner.insert(Owner::Volume(record.volume.clone()));
-            }
-        }
-    }
-    owners
+    let numbers: BTreeSet<_> = table.mounts().iter().chain(others).map(|one| one.number).collect();
+    numbers.into_iter().filter_map(|number| Some((number, owner_of(number)?))).collect()
+}
+
+/// Whether a number that the volume's disk had is another disk's by now.
+fn is_given_away(cx: &Context<'_>, id: &VolumeId, number: DeviceNumber) -> bool {
+    let presence = || cx.host.devices.presence(number, &cx.cloud.identity(id));
+    cx.cloud.identity_doubt().is_none() && matches!(presence(), Ok(Presence::Other(_)))
 }
 
 fn facts(

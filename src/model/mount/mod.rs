@@ -1,6 +1,7 @@
 //! Facts and rules of mounts, and of who has them.
 
 pub mod after_heal;
+pub mod attribution;
 pub mod disk_users;
 pub mod folders_let_go;
 pub mod label;

@@ -5,83 +5,9 @@ use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::Untold;
 use crate::model::record::DiskMoment;
 
-#[test]
-fn an_ext_folds_its_uuid() {
-    let uuid = "00010203-0405-0607-0809-0a0b0c0d0e0f";
-    assert_eq!(told_by_statfs(FsType::Ext4, uuid), Some(0x0808_0808_0808_0808));
-    assert_eq!(told_by_statfs(FsType::Xfs, uuid), None);
-    assert_eq!(told_by_statfs(FsType::Ext4, ""), None);
-    assert_eq!(told_by_statfs(FsType::Ext4, "08"), None);
-}
-
 const UUID: &str = "00010203-0405-0607-0809-0a0b0c0d0e0f";
-const ITS_ID: u64 = 0x0808_0808_0808_0808;
-
 fn mounts(lines: &[&str]) -> Vec<Mount> {
     MountTable::parse(lines.join("\n").as_bytes()).unwrap().mounts().to_vec()
-}
-
-/// A mount of 7:1 at this folder, with this file system and source.
-fn mount(folder: &str, kind: &str, source: &str) -> String {
-    format!("30 1 7:1 / {folder} rw - {kind} {source} rw")
-}
-
-fn of(own: &[String], elsewhere: &[String], kind: &str, told: Option<u64>) -> Belonging {
-    let lines = |all: &[String]| mounts(&all.iter().map(String::as_str).collect::<Vec<_>>());
-    let (own, elsewhere) = (lines(own), lines(elsewhere));
-    let staged = (!kind.is_empty()).then(|| Staged {
-        folder: "/k/staged".into(),
-        fs_type: kind.to_owned(),
-        uuid: UUID.to_owned(),
-        disk: DiskMoment {
-            number: DeviceNumber { major: 7, minor: 2 },
-            sequence: None,
-            size: 1,
-            boot: String::new(),
-        },
-        options: String::new(),
-        mounts: None,
-        untouched: false,
-        journal: None,
-        transport: None,
-    });
-    let id = VolumeId::parse("v1").unwrap();
-    let all = (&own.iter().collect::<Vec<_>>()[..], &elsewhere.iter().collect::<Vec<_>>()[..]);
-    belonging_of(&id, all, staged.as_ref(), || told)
-}
-
-#[test]
-fn a_label_tells_whose_the_mounts_of_a_number_are() {
-    let ours = mount("/a", "ext4", "/dev/incloud-disk/v1");
-    let anothers = mount("/b", "ext4", "/dev/incloud-disk/v2");
-    let bare = mount("/k/staged", "ext4", "/dev/vdb");
-    let one = |mount: &String| vec![mount.clone()];
-    assert_eq!(of(&[bare.clone(), ours.clone()], &[], "", None), Belonging::Proven);
-    assert_eq!(of(&one(&anothers), &[], "ext4", Some(ITS_ID)), Belonging::Disproven);
-    assert_eq!(of(&[], &one(&ours), "", None), Belonging::Proven);
-    assert_eq!(of(&[], &one(&anothers), "ext4", Some(ITS_ID)), Belonging::Disproven);
-    // This machine's own are nearer than those of others, who may name a source as they like.
-    assert_eq!(of(&one(&bare), &one(&anothers), "ext4", None), Belonging::Proven);
-}
-
-#[test]
-fn without_a_label_the_folder_tells_or_the_file_system() {
-    let bare = |folder: &str, kind: &str| vec![mount(folder, kind, "/dev/vdb")];
-    let own = |folder: &str, kind: &str, told| of(&bare(folder, kind), &[], "ext4", told);
-    assert_eq!(of(&bare("/k/staged", "ext4"), &[], "", Some(ITS_ID)), Belonging::Unknown);
-    assert_eq!(own("/k/staged", "ext4", None), Belonging::Proven);
-    assert_eq!(own("/x", "ext4", Some(ITS_ID)), Belonging::Proven);
-    // An ext3 is mounted as either.
-    assert_eq!(own("/x", "ext3", Some(ITS_ID)), Belonging::Proven);
-    assert_eq!(own("/x", "ext4", Some(1)), Belonging::Disproven);
-    assert_eq!(own("/x", "ext4", None), Belonging::Unknown, "it could not be asked");
-    assert_eq!(own("/x", "xfs", None), Belonging::Disproven, "another kind");
-    assert_eq!(of(&bare("/x", "xfs"), &[], "xfs", None), Belonging::Unknown);
-    assert_eq!(of(&bare("/x", "btrfs"), &[], "xfs", None), Belonging::Disproven);
-    // In another namespace a folder is named as its owner likes.
-    assert_eq!(of(&[], &bare("/k/staged", "ext4"), "ext4", Some(1)), Belonging::Disproven);
-    assert_eq!(of(&[], &[], "ext4", Some(ITS_ID)), Belonging::Proven, "seen by its id alone");
-    assert_eq!(of(&[], &[], "ext4", None), Belonging::Unknown);
 }
 
 fn its() -> VolumeId {
