@@ -124,7 +124,7 @@ pub fn the_dead_disk_is_let_go(node: &Node) {
     let disks = || loop_devices_below(&node.base());
     eventually_or(
         || disks().len() == 1,
-        || format!("the dead disk is let go: {}", users(&disks())),
+        || format!("the dead disk is let go: {}\n{}", users(&disks()), node.log()),
     );
 }
 

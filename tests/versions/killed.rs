@@ -1,19 +1,23 @@
 //! One version is killed in the middle of a call or of a heal, and the other one completes it.
 
-use crate::checks::{eventually, layers_at, mounts_like, nothing_is_left, the_dead_disk_is_let_go};
+use crate::checks::{
+    eventually, layers_at, mounts_like, nothing_is_left, number_of, the_dead_disk_is_let_go,
+};
 use crate::files;
 use crate::keys::Keys;
 use crate::previous::{ORDERS, Version, driven_by};
 use crate::scene::{Scene, goes_on, pull, scene};
-use crate::support::{Answer, Node, output_of, spawn};
+use crate::support::{Answer, Node, output_of, private_mounts, spawn};
 use crate::volume::{POD, Volume, make_folder};
 use incloud_disk::host::remount::KernelRemounts;
 use incloud_disk::model::mount::replacement::Method;
 use incloud_disk::ports::host::Remounts;
+use nix::libc::O_EXCL;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -35,6 +39,8 @@ fn in_both_orders(play: impl Fn([Version; 2], &mut Keys) + Sync) {
         let plays = ORDERS.map(|order| {
             let play = &play;
             scope.spawn(move || {
+                // Heals that change for a moment what both have below their mounts would skip each other's.
+                assert!(private_mounts("both orders"));
                 let mut keys = Keys::default();
                 play(order, &mut keys);
                 keys
@@ -131,20 +137,25 @@ fn a_format_killed_at_any_moment_goes_on_by_the_other_version_or_a_person() {
     }
 }
 
-/// Waits for what is left of a killed `disk heal VOLUME`. A process that ends gives up its words first, and its mounts
-/// last: until it is dead it may keep the disk open.
+/// Waits until a killed heal keeps the disk no more but by mounts that the next one finds. Its worker, and a check of the
+/// file system, end after it; and a mount that was not attached yet ends last.
 fn await_end_of_heal(volume: &Volume) {
-    let ending = format!("heal\0{}\0", volume.id);
-    let is_there = |process: &PathBuf| {
-        let words = fs::read(process.join("cmdline")).unwrap_or_default();
-        let state = fs::read_to_string(process.join("stat")).unwrap_or_default();
-        let is_on_its_way_out =
-            words.is_empty() && state.contains("(disk) ") && !state.contains("(disk) Z");
-        is_on_its_way_out || words.ends_with(ending.as_bytes())
+    let (letter, ending) = (volume.letter(), format!("heal\0{}\0", volume.id));
+    let mounted = format!(" {} ", number_of(&letter));
+    let is_kept = |process: &Path| {
+        let text = |name| fs::read_to_string(process.join(name)).unwrap_or_default();
+        let words = text("cmdline");
+        // A process that is ending has no words, and lets go of its mounts.
+        [words.ends_with(&ending), !words.is_empty() && text("mountinfo").contains(&mounted)]
     };
-    let processes = fs::read_dir("/proc").unwrap().flatten().map(|process| process.path());
-    let left: Vec<_> = processes.filter(is_there).collect();
-    eventually("the killed heal has ended", || !left.iter().any(is_there));
+    eventually("the killed heal has ended", || {
+        let exclusive =
+            File::options().read(true).custom_flags(O_EXCL).open(format!("/dev/{letter}"));
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let kept: Vec<_> = processes.map(|process| is_kept(&process.path())).collect();
+        let [heals, has_mount] = [0, 1].map(|what| kept.iter().any(|one| one[what]));
+        !heals && (has_mount || exclusive.is_ok())
+    });
 }
 
 /// The method of this kernel, and one that changes other mounts for a moment and writes them down before.
