@@ -12,7 +12,6 @@ use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::NamespaceUse;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::propagation;
-use crate::model::mount::replacement::group_of;
 use crate::model::record::VolumeRecord;
 use crate::ports::clock::Deadline;
 
@@ -148,13 +147,6 @@ fn may_go_along(table: &MountTable, mount: &Mount, other: &Mount) -> bool {
     propagation::may_go_along((mount, its), (other, others))
 }
 
-/// Whether a mount in another namespace is a peer of one of the machine's own: then the two are one
-/// mount, and an unmount of either may take the other along.
-pub(crate) fn is_peer_of_own(table: &MountTable, mount: &Mount) -> bool {
-    let Some(group) = group_of(&mount.propagation, "shared:") else { return false };
-    table.of(mount.number).any(|own| group_of(&own.propagation, "shared:") == Some(group))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,9 +172,6 @@ mod tests {
         let along = |id| may_go_along(&table, by_id(40), by_id(id));
         assert_eq!([41, 42, 43, 44].map(along), [true, true, false, false]);
         assert!(!may_go_along(&table, by_id(43), by_id(40)), "a private one takes nothing along");
-        assert!(is_peer_of_own(&table, by_id(41)) && !is_peer_of_own(&table, by_id(42)));
-        let of_another_group = Mount::of_a_test("7:0", "/copy", "shared:9 ");
-        assert!(!is_peer_of_own(&table, &of_another_group));
     }
 
     #[test]

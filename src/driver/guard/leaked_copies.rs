@@ -2,16 +2,16 @@
 
 use crate::context::Context;
 use crate::failpoints;
-use crate::guard::flush::{self, is_peer_of_own};
 use crate::guard::free_disks::{LETS_GO, MOMENT};
-use crate::guard::refusal;
+use crate::guard::{flush, refusal};
 use crate::lookup::{disk_numbers, find_disk};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
-use crate::model::ids::{ConsumerId, VolumeId};
+use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
 use crate::model::mount::mountinfo::MountTable;
-use crate::model::mount::ownership::{Machine, NamespaceRole};
+use crate::model::mount::ownership::Machine;
+use crate::model::mount::unstage::{self, LeakedCopies, LeakedCopy, UnstageRuling};
 use crate::model::report::tear_down::TearDown;
 use crate::operation::Outcome;
 use crate::ownership::words::{
@@ -81,7 +81,7 @@ pub(crate) fn judge(
     }
 }
 
-/// Judges what was read once. Answers, in words, what could not be unmounted.
+/// Judges what was read once, and acts on it. Answers, in words, what could not be unmounted.
 fn judge_once(
     cx: &Context<'_>,
     id: Option<&VolumeId>,
@@ -95,21 +95,7 @@ fn judge_once(
     for untold in &uses.untold {
         tracing::debug!(%untold, "not told");
     }
-    // A pod of this volume's that hides its mounts may be what must not be robbed; those of others have
-    // copies at most, which keep the disk.
-    let record = uses.hidden(|_| true).and(id).map(|id| cx.store.records.load(id));
-    let is_its = |pod: &ConsumerId| record.as_ref().is_some_and(|record| record.mounts.knows(pod));
-    if let Some(untold) = uses.hidden(is_its) {
-        let pods: BTreeSet<_> = untold.pods.iter().filter(|pod| is_its(pod)).cloned().collect();
-        let reason = if pods.is_empty() {
-            format!("a process that may have it mounted cannot be examined: {untold}")
-        } else {
-            let who = given_to(&pods, record.as_ref());
-            format!("{who} still run, and may have it mounted: {untold}")
-        };
-        return refusal::refuse_for(cx, id, tear_down, Some(pods), &reason).map(Ok);
-    }
-    if uses.namespaces.is_empty() {
+    if uses.namespaces.is_empty() && uses.untold.is_empty() {
         refusal::passed(cx, id, tear_down);
         return Ok(Ok(()));
     }
@@ -118,45 +104,52 @@ fn judge_once(
     let table = cx.host.mounts.table()?;
     let record = id.map(|id| cx.store.records.load(id));
     let machine = Machine::new(cx.faces, &table, record.as_ref(), numbers);
-    let (held, others): (Vec<_>, Vec<_>) =
-        uses.namespaces.iter().partition(|one| machine.role(one) == NamespaceRole::Claim);
-    if !held.is_empty() {
-        let dead = disk_numbers::all_gone(cx, numbers);
-        let holders = named(&held, |one| namespace(&at_its_places(one, &machine)));
-        let pods = pods_of(&held);
-        let who = given_to(&pods, record.as_ref());
-        let way = end_of_users(id, &held);
-        let reason = format!("{who} still run: {holders}{dead}{way}");
-        let pods = Some(pods).filter(|pods| !pods.is_empty());
-        return refusal::refuse_for(cx, id, tear_down, pods, &reason).map(Ok);
-    }
-    let mut copies = Vec::new();
-    for one in others {
-        let covered = one.mounts.iter().map(|mount| machine.folder_under(mount, one));
-        let covered: Option<Vec<_>> = covered.collect();
-        // In a namespace of his own a user covers and locks mounts as he likes, and a walk
-        // through it may take for ever.
-        if one.user.is_some()
-            && let Some(covered) = covered
-        {
-            views.folders.extend(covered);
-            continue;
+    let copies = match unstage::judge(uses, &machine, &table) {
+        UnstageRuling::Copied(copies) => copies,
+        UnstageRuling::Hidden(untold, pods) => {
+            let reason = if pods.is_empty() {
+                format!("a process that may have it mounted cannot be examined: {untold}")
+            } else {
+                let who = given_to(&pods, record.as_ref());
+                format!("{who} still run, and may have it mounted: {untold}")
+            };
+            return refusal::refuse_for(cx, id, tear_down, Some(pods), &reason).map(Ok);
         }
-        // What shares with the machine's own mounts goes with them, or is looked for afterwards.
-        let mut copy = one.clone();
-        copy.mounts.retain(|mount| !is_peer_of_own(&table, mount));
-        views.has_peers |= copy.mounts.len() < one.mounts.len();
-        if !copy.mounts.is_empty() {
-            copies.push((copy, covered));
+        UnstageRuling::Claimed(held) => {
+            let dead = disk_numbers::all_gone(cx, numbers);
+            let holders = named(&held, |one| namespace(&at_its_places(one, &machine)));
+            let pods = pods_of(&held);
+            let who = given_to(&pods, record.as_ref());
+            let way = end_of_users(id, &held);
+            let reason = format!("{who} still run: {holders}{dead}{way}");
+            let pods = Some(pods).filter(|pods| !pods.is_empty());
+            return refusal::refuse_for(cx, id, tear_down, pods, &reason).map(Ok);
         }
+    };
+    let kept = take_all_down(cx, id, (&table, numbers), copies, views)?;
+    if kept.is_none() && views.folders.is_empty() {
+        refusal::passed(cx, id, tear_down);
     }
-    if !copies.is_empty() {
-        let copies: Vec<_> = copies.iter().map(|(copy, _)| copy.clone()).collect();
-        flush::flush_before_copies_go(cx, id, &table, numbers, &copies)?;
+    Ok(kept.map_or(Ok(()), Err))
+}
+
+/// Unmounts copies from inside. Answers what stays of the first that could not be.
+fn take_all_down(
+    cx: &Context<'_>,
+    id: Option<&VolumeId>,
+    (table, numbers): (&MountTable, &[DeviceNumber]),
+    copies: LeakedCopies,
+    views: &mut Views,
+) -> Result<Option<Stays>> {
+    views.has_peers |= copies.has_peers;
+    views.folders.extend(copies.folders);
+    if !copies.inside.is_empty() {
+        let namespaces: Vec<_> = copies.inside.iter().map(|one| one.namespace.clone()).collect();
+        flush::flush_before_copies_go(cx, id, table, numbers, &namespaces)?;
     }
     let mut kept = None;
     failpoints::step("guard.looked");
-    for (copy, covered) in copies {
+    for LeakedCopy { namespace: copy, covered } in copies.inside {
         match (take_down(cx, &copy), covered) {
             (Ok(()), _) => {}
             // A container can cover the way to it, and so can its root with what is mounted.
@@ -172,10 +165,7 @@ fn judge_once(
             }
         }
     }
-    if kept.is_none() && views.folders.is_empty() {
-        refusal::passed(cx, id, tear_down);
-    }
-    Ok(kept.map_or(Ok(()), Err))
+    Ok(kept)
 }
 
 /// A plain unmount from inside: a process that uses the copy makes it busy.
@@ -301,6 +291,7 @@ fn is_same(one: &NamespaceUses, other: &NamespaceUses) -> bool {
 mod tests {
     use super::*;
     use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
+    use crate::model::ids::ConsumerId;
     use crate::model::mount::disk_users::NamespaceId;
     use crate::model::mount::disk_users::{Process, Untold};
     use crate::model::mount::mountinfo::Mount;

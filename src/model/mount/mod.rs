@@ -15,3 +15,4 @@ pub mod ownership;
 pub mod propagation;
 pub mod replacement;
 pub mod staleness;
+pub mod unstage;

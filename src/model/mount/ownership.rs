@@ -63,7 +63,6 @@ impl<'a> Machine<'a> {
     /// Whether this driver bound the volume for this pod.
     #[must_use]
     pub fn has_bound(&self, pod: &ConsumerId) -> bool {
-        let is_remembered = |record: &VolumeRecord| record.mounts.knows(pod);
         let is_in_its_folder = |mount: &Mount| {
             self.numbers.contains(&mount.number)
                 && self
@@ -71,7 +70,13 @@ impl<'a> Machine<'a> {
                     .place_of(&mount.target)
                     .is_some_and(|(place, _)| place.consumer() == Some(pod))
         };
-        self.record.is_some_and(is_remembered) || self.table.mounts().iter().any(is_in_its_folder)
+        self.remembers(pod) || self.table.mounts().iter().any(is_in_its_folder)
+    }
+
+    /// Whether the pod has or had the volume, as this machine remembers.
+    #[must_use]
+    pub fn remembers(&self, pod: &ConsumerId) -> bool {
+        self.record.is_some_and(|record| record.mounts.knows(pod))
     }
 
     /// What the namespace is to the volume.
