@@ -67,6 +67,7 @@ pub fn list(
         "mutants",
         "--list",
         "--json",
+        "--workspace",
         "--no-config",
         "--line-col=true",
     ]);
