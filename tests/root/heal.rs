@@ -12,16 +12,17 @@ pub use crate::scene::{goes_on, pull, still_fails};
 use crate::support::disks::table_of;
 use crate::support::pods::{Container, Naming, Order, Plan};
 use crate::support::tracer::{self, CAN_FORBID, Fate};
-use crate::support::{Answer, DISK, Node, loop_devices_below, output_of, with_files};
+use crate::support::{Answer, DISK, Node, loop_devices_below, output_of, spawn, with_files};
 use crate::switch::kinds::{propagate, tmpfs};
 use crate::switch::methods;
 use crate::volume::{Volume, make_folder};
 use incloud_disk::model::mount::mountinfo::MountTable;
 use incloud_disk::model::mount::replacement::Method;
 use nix::mount::MsFlags;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// kubelet's folders as they are on a real machine, where what is mounted in one comes to what follows it; answers
 /// their root, which is to be unmounted.
@@ -409,8 +410,55 @@ fn shared() -> usize {
 fn tuck_killed_at(volume: &Volume, step: &str) {
     let mut heal = volume.node.command(volume.attach());
     heal.env("INCLOUD_DISK_SWITCH", "tuck").env("INCLOUD_DISK_SEAM", format!("{step}=kill"));
-    let (mut child, _output) = crate::support::spawn(heal);
+    let (mut child, _output) = spawn(heal);
     assert!(!child.wait().unwrap().success(), "it did not come to {step}");
+}
+
+/// The first has shared what the mounts of both stand on, and the second finds it so.
+#[test]
+fn heals_of_two_volumes_at_once_replace_all_mounts_of_both() {
+    needs!(pods, seams);
+    if !methods().contains(&Method::Tuck) {
+        return;
+    }
+    let node = Node::new();
+    let mut scenes = ["orders-0", "mail-0"].map(|name| scene().on(&node).called(name).start());
+    node.configure("[heal]\nmode = \"off\"");
+    for Scene { volume, container, .. } in &mut scenes {
+        pull(volume, container);
+        node.must(volume.attach());
+    }
+    node.configure("");
+    let [first, second] =
+        [(&scenes[0], "heal.tuck.shared"), (&scenes[1], "heal.tuck")].map(|(scene, step)| {
+            let held = node.own().join(format!("held-{step}"));
+            let mut heal = node.command(["heal", &scene.volume.id]);
+            heal.env("INCLOUD_DISK_SWITCH", "tuck");
+            heal.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", held.display()));
+            let (mut child, output) = spawn(heal);
+            // The second one comes there only where nothing keeps it from it.
+            let end = Instant::now() + Duration::from_secs(1);
+            while !held.exists() && Instant::now() < end {
+                assert!(child.try_wait().unwrap().is_none(), "it ended before {step}");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            (child, output, held)
+        });
+    for (mut child, mut output, held) in [first, second] {
+        while child.try_wait().unwrap().is_none() {
+            let _ = std::fs::remove_file(&held);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let mut told = String::new();
+        output.read_to_string(&mut told).unwrap();
+        assert!(told.contains("switched") && !told.contains("skipped"), "{told}");
+    }
+    for Scene { volume, pod, mut container, .. } in scenes {
+        goes_on(&mut container, 5);
+        volume.take_away_with(&pod, container);
+        volume.must_be_sound();
+    }
+    nothing_is_left(&node, &[]);
 }
 
 /// No heal may ever come again: an unmount puts right what a killed one left, and also one that is

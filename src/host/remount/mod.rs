@@ -27,11 +27,14 @@ use crate::ports::clock::Deadline;
 use crate::ports::host::{Keeper, Remounts, SwitchRequest};
 use by_mount::Origin;
 use namespace::{Inside, failed, number_of};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use replace::NamespaceWork;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 /// The kernel's ways to replace a mount.
 #[derive(Debug, Clone, Copy, Default)]
@@ -75,6 +78,9 @@ impl Remounts for KernelRemounts {
             let family = detached::Family { here: &here, fresh: &root, group };
             let (news, refusals) = family.all(&stale, namespace.as_ref(), method)?;
             let group = number;
+            // Another heal that shares what mounts stand on would be seen as if it had been shared before.
+            let shares = method.shares_parents();
+            let _turn = shares.then(|| turn_in(namespace.as_ref(), until)).flatten();
             let inside = match namespace {
                 Some(namespace) => here.into(namespace)?,
                 None => here,
@@ -143,6 +149,26 @@ impl Remounts for KernelRemounts {
             place.map(child::keep).transpose()
         })?;
         Ok(kept.map(|keeper| Box::new(keeper) as Box<dyn Keeper>))
+    }
+}
+
+/// How long a heal waits for another one in the same namespace. Who lives there can keep its lock too.
+const TURN: Duration = Duration::from_secs(2);
+
+/// A lock on a mount namespace, if it can be had in time. The kernel releases it with its holder.
+fn turn_in(namespace: Option<&File>, until: Deadline) -> Option<Flock<File>> {
+    let own = || File::open("/proc/thread-self/ns/mnt");
+    let mut file = namespace.map_or_else(own, File::try_clone).ok()?;
+    let limit = until.at_most(TURN);
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(turn) => return Some(turn),
+            Err((back, Errno::EAGAIN)) if limit.pause(Duration::from_millis(5)) => file = back,
+            Err((_, errno)) => {
+                tracing::debug!(%errno, "another heal may be in this namespace");
+                return None;
+            }
+        }
     }
 }
 

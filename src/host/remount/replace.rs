@@ -136,8 +136,6 @@ impl<'a> NamespaceWork<'a> {
     /// Switches by propagation all old mounts that have nothing to do with each other; the others
     /// have their own turn then. Says whether anything was done.
     fn all_at_once(&mut self, order: &[&'a Mount], answers: &mut HashMap<u32, Switched>) -> bool {
-        let is_tuck =
-            matches!(self.method, Method::Tuck | Method::TuckRemounted | Method::TuckByMount);
         let stale: HashSet<u32> = self.stale.iter().map(|mount| mount.id).collect();
         let stands_free = |old: &&Mount| {
             // What is mounted in a shared place also comes to others, perhaps of these.
@@ -145,7 +143,7 @@ impl<'a> NamespaceWork<'a> {
             parent.is_some_and(|parent| !Propagation::of(parent).is_shared)
                 && ancestors(&self.table, old).all(|id| !stale.contains(&id))
         };
-        if !is_tuck {
+        if !self.method.shares_parents() {
             return false;
         }
         let free: Vec<_> = order.iter().copied().filter(stands_free).collect();

@@ -36,6 +36,12 @@ impl Method {
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.to_string() == name)
     }
+
+    /// Whether the mounts that old ones stand on are shared for a moment.
+    #[must_use]
+    pub fn shares_parents(self) -> bool {
+        matches!(self, Self::Tuck | Self::TuckRemounted | Self::TuckByMount)
+    }
 }
 
 impl fmt::Display for Method {
