@@ -310,6 +310,8 @@ fn udev_says(test: &str, rules: &Path, disk: &Path) -> Option<String> {
         let complaints: Vec<_> = said
             .lines()
             .filter(|line| line.contains("90-incloud-disk.rules") && !line.starts_with("Reading"))
+            // What udev would run is told too, and is no complaint (systemd 252).
+            .filter(|line| !line.contains(" RUN '"))
             .collect();
         assert_eq!(complaints, Vec::<&str>::new(), "{action}");
     }
