@@ -152,14 +152,15 @@ impl Remounts for KernelRemounts {
     }
 }
 
-/// How long a heal waits for another one in the same namespace. Who lives there can keep its lock too.
+/// How long a heal waits for another one in the same namespace, if a quarter of its time is not less. Who lives there
+/// can keep the lock too.
 const TURN: Duration = Duration::from_secs(2);
 
 /// A lock on a mount namespace, if it can be had in time. The kernel releases it with its holder.
 fn turn_in(namespace: Option<&File>, until: Deadline) -> Option<Flock<File>> {
     let own = || File::open("/proc/thread-self/ns/mnt");
     let mut file = namespace.map_or_else(own, File::try_clone).ok()?;
-    let limit = until.at_most(TURN);
+    let limit = until.at_most(TURN.min(until.remaining() / 4));
     loop {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(turn) => return Some(turn),
