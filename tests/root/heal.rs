@@ -18,6 +18,7 @@ use crate::switch::methods;
 use crate::volume::{Volume, make_folder};
 use incloud_disk::model::mount::mountinfo::MountTable;
 use incloud_disk::model::mount::replacement::Method;
+use nix::fcntl::{Flock, FlockArg};
 use nix::mount::MsFlags;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -459,6 +460,24 @@ fn heals_of_two_volumes_at_once_replace_all_mounts_of_both() {
         volume.must_be_sound();
     }
     nothing_is_left(&node, &[]);
+}
+
+/// Who lives in a namespace can open it, and lock it as a heal does.
+#[test]
+fn a_heal_does_not_wait_for_ever_for_its_turn_in_a_namespace() {
+    needs!(pods, seams);
+    if !methods().contains(&Method::Tuck) {
+        return;
+    }
+    let mut scene = scene().start();
+    let namespace = format!("/proc/{}/ns/mnt", scene.container.pid());
+    let namespace = std::fs::File::open(namespace).unwrap();
+    let kept = Flock::lock(namespace, FlockArg::LockExclusive).unwrap();
+    pull(&scene.volume, &mut scene.container);
+    heal_by(&scene.volume, Method::Tuck, "");
+    goes_on(&mut scene.container, 3);
+    drop(kept);
+    scene.ends();
 }
 
 /// No heal may ever come again: an unmount puts right what a killed one left, and also one that is
