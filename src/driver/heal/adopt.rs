@@ -8,9 +8,8 @@
 
 use crate::context::Context;
 use crate::guard::remote_mark;
-use crate::lookup::memory::{self, staged};
 use crate::lookup::other_kubelets::is_anothers;
-use crate::lookup::{alias, attachment_view, disk_numbers, disk_owner, find_disk, locking};
+use crate::lookup::{alias, attachment_view, disk_numbers, disk_owner, find_disk, locking, memory};
 use crate::model::advice::{Remedy, advise};
 use crate::model::disk::contents::{Contents, FsType};
 use crate::model::disk::device::{Device, DeviceNumber};
@@ -277,7 +276,7 @@ fn remember_dead(
     let moments: Vec<_> = moments.collect();
     cx.store.records.update(id, |record| {
         note_dead(record, moments, &boot, |last| {
-            let was = staged(&folder, last, kind.name(), uuid);
+            let was = Staged::new(&folder, last, kind.name(), uuid);
             Staged { untouched: read_only, ..was }
         });
     })
@@ -350,7 +349,7 @@ mod tests {
     fn record(disk: Option<DiskMoment>) -> VolumeRecord {
         let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
         if let Some(disk) = disk {
-            record.is_staged(staged(Path::new(STAGE), &disk, "ext4", "uuid"));
+            record.is_staged(Staged::new(Path::new(STAGE), &disk, "ext4", "uuid"));
         }
         record
     }
@@ -419,7 +418,7 @@ mod tests {
 
     #[test]
     fn dead_disks_become_former_ones_once_and_what_was_staged_stays() {
-        let as_staged = |last: &DiskMoment| staged(Path::new(STAGE), last, "ext4", "uuid");
+        let as_staged = |last: &DiskMoment| Staged::new(Path::new(STAGE), last, "ext4", "uuid");
         let noted = |mut record: VolumeRecord, dead: &[u32]| {
             let dead = dead.iter().map(|minor| DiskMoment::of_a_test(*minor, BOOT)).collect();
             note_dead(&mut record, dead, BOOT, as_staged);

@@ -190,6 +190,7 @@ mod tests {
     use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp};
     use crate::model::disk::device::{DeviceNumber, Proof};
     use crate::model::record::{DiskMoment, Staged};
+    use std::path::Path;
 
     const SIZE: u64 = 1 << 30;
 
@@ -211,17 +212,9 @@ mod tests {
     fn mounted(mounts: Option<u16>, untouched: bool) -> VolumeRecord {
         let number = DeviceNumber { major: 254, minor: 16 };
         let mut record = VolumeRecord::new(VolumeId::parse("v-1").unwrap());
-        record.is_staged(Staged {
-            folder: "/k/global".into(),
-            disk: DiskMoment { number, sequence: None, size: SIZE, boot: "boot".to_owned() },
-            fs_type: "ext4".to_owned(),
-            uuid: "of-the-volume".to_owned(),
-            options: String::new(),
-            mounts,
-            untouched,
-            journal: None,
-            transport: None,
-        });
+        let disk = DiskMoment { number, sequence: None, size: SIZE, boot: "boot".to_owned() };
+        let staged = Staged::new(Path::new("/k/global"), &disk, "ext4", "of-the-volume");
+        record.is_staged(Staged { mounts, untouched, ..staged });
         record
     }
 

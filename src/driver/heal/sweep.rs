@@ -171,8 +171,7 @@ mod tests {
     use super::*;
     use crate::Context;
     use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
-    use crate::lookup::memory::staged;
-    use crate::model::record::{DiskMoment, VolumeRecord};
+    use crate::model::record::{DiskMoment, Staged, VolumeRecord};
     use crate::ports::store::Lock;
     use std::path::Path;
 
@@ -209,7 +208,7 @@ mod tests {
             let disk = DiskMoment::of_a_test(1, &crate::host::machine::boot_id());
             let id = VolumeId::parse("v-1").unwrap();
             let mount = |record: &mut VolumeRecord| {
-                record.is_staged(staged(Path::new("/stage"), &disk, "ext4", ""));
+                record.is_staged(Staged::new(Path::new("/stage"), &disk, "ext4", ""));
             };
             cx.store.records.update(&id, mount).unwrap();
             let _lock = before(cx);

@@ -436,8 +436,7 @@ mod tests {
         let id = VolumeId::parse(ONE).unwrap();
         let found = |devices: &FakeDevices, mounted: &Device, transport: Option<&str>| {
             at(&FakeCloud::default(), devices, |cx| {
-                let mut staged =
-                    crate::lookup::memory::staged("/s".as_ref(), &moment(mounted), "", "");
+                let mut staged = Staged::new("/s".as_ref(), &moment(mounted), "", "");
                 staged.transport = transport.map(Transport::named);
                 cx.store.records.update(&id, |record| record.is_staged(staged)).unwrap();
                 find_disk(cx, &id).unwrap()

@@ -7,7 +7,7 @@ use crate::model::error::Result;
 use crate::model::face::FaceName;
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::Mount;
-use crate::model::record::{DiskMoment, Staged};
+use crate::model::record::Staged;
 use crate::operation::moment;
 use crate::ports::clock::now;
 use std::path::Path;
@@ -62,7 +62,7 @@ pub(crate) fn remember_found(cx: &Context<'_>, id: &VolumeId, disk: &Device, mou
         Ok(Contents::FileSystem(found)) => (found.uuid, found.mounts),
         _ => (String::new(), None),
     };
-    let mut staged = staged(&mount.target, &now, &mount.fs_type, &uuid);
+    let mut staged = Staged::new(&mount.target, &now, &mount.fs_type, &uuid);
     // It was counted when it was made.
     staged.mounts = mounts;
     staged.transport = disk.transport().cloned();
@@ -77,28 +77,13 @@ fn remember_or_say(cx: &Context<'_>, id: &VolumeId, staged: Staged) {
     }
 }
 
-#[must_use]
-pub fn staged(folder: &Path, disk: &DiskMoment, fs_type: &str, uuid: &str) -> Staged {
-    Staged {
-        folder: folder.to_path_buf(),
-        disk: disk.clone(),
-        fs_type: fs_type.to_owned(),
-        uuid: uuid.to_owned(),
-        options: String::new(),
-        mounts: None,
-        untouched: false,
-        journal: None,
-        transport: None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, MadeUp, moment};
     use crate::model::disk::contents::FileSystem;
     use crate::model::mount::mountinfo::MountTable;
-    use crate::model::record::VolumeRecord;
+    use crate::model::record::{DiskMoment, VolumeRecord};
 
     fn id() -> VolumeId {
         VolumeId::parse("v-1").unwrap()
@@ -152,7 +137,7 @@ mod tests {
         let known = |size| {
             move |record: &mut VolumeRecord, disk: &DiskMoment| {
                 let disk = DiskMoment { size, ..disk.clone() };
-                record.is_staged(staged(Path::new("/stage"), &disk, "ext4", "known"));
+                record.is_staged(Staged::new(Path::new("/stage"), &disk, "ext4", "known"));
                 record.disk.seen = None;
             }
         };

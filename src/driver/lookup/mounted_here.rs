@@ -41,8 +41,7 @@ mod tests {
     use super::*;
     use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
     use crate::host::machine::boot_id;
-    use crate::lookup::memory::staged;
-    use crate::model::record::DiskMoment;
+    use crate::model::record::{DiskMoment, Staged};
     use std::path::Path;
 
     #[test]
@@ -57,7 +56,7 @@ mod tests {
             let mounted = |id: &VolumeId, boot: &str| {
                 let disk = DiskMoment::of_a_test(1, boot);
                 let change = |record: &mut VolumeRecord| {
-                    record.is_staged(staged(Path::new("/stage"), &disk, "ext4", ""));
+                    record.is_staged(Staged::new(Path::new("/stage"), &disk, "ext4", ""));
                     record.disk.former.clear();
                 };
                 records.update(id, change).unwrap();

@@ -87,6 +87,7 @@ pub fn id_by_statfs(kind: FsType, uuid: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::record::{DiskMoment, Staged};
+    use std::path::Path;
 
     const UUID: &str = "00010203-0405-0607-0809-0a0b0c0d0e0f";
     const ITS_ID: u64 = 0x0808_0808_0808_0808;
@@ -112,17 +113,9 @@ mod tests {
     /// A volume that was staged with this file system, or of which that is not known.
     fn volume(called: &str, fs_type: Option<&str>, uuid: &str) -> VolumeRecord {
         let mut record = VolumeRecord::new(id(called));
-        record.mounts.staged = fs_type.map(|fs_type| Staged {
-            folder: format!("/k/{called}").into(),
-            disk: DiskMoment::of_a_test(1, ""),
-            fs_type: fs_type.to_owned(),
-            uuid: uuid.to_owned(),
-            options: String::new(),
-            mounts: None,
-            untouched: false,
-            journal: None,
-            transport: None,
-        });
+        let folder = Path::new("/k").join(called);
+        let disk = DiskMoment::of_a_test(1, "");
+        record.mounts.staged = fs_type.map(|fs_type| Staged::new(&folder, &disk, fs_type, uuid));
         record
     }
 

@@ -135,3 +135,21 @@ pub struct Staged {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<Transport>,
 }
+
+impl Staged {
+    /// A mount of which no more is known.
+    #[must_use]
+    pub fn new(folder: &Path, disk: &DiskMoment, fs_type: &str, uuid: &str) -> Self {
+        Self {
+            folder: folder.to_path_buf(),
+            disk: disk.clone(),
+            fs_type: fs_type.to_owned(),
+            uuid: uuid.to_owned(),
+            options: String::new(),
+            mounts: None,
+            untouched: false,
+            journal: None,
+            transport: None,
+        }
+    }
+}

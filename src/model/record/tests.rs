@@ -209,17 +209,7 @@ fn map_of(minor: u32) -> DiskMoment {
 }
 
 fn staged(disk: &DiskMoment) -> Staged {
-    Staged {
-        folder: "/k/global".into(),
-        disk: disk.clone(),
-        fs_type: "ext4".to_owned(),
-        uuid: String::new(),
-        options: String::new(),
-        mounts: None,
-        untouched: false,
-        journal: None,
-        transport: None,
-    }
+    Staged::new(Path::new("/k/global"), disk, "ext4", "")
 }
 
 #[test]

@@ -1,7 +1,6 @@
 use super::*;
 use crate::MapShield;
 use crate::driver::Store;
-use crate::driver::lookup::memory;
 use crate::fakes::moment;
 use crate::fakes::{FakeCloud, FakeDevices, MadeUp, records_in};
 use crate::host::records::RecordFiles;
@@ -102,7 +101,7 @@ fn first(number: u32) -> JournalMark {
 }
 
 fn staged(disk: &Device, journal: Option<JournalMark>) -> Staged {
-    Staged { journal, ..memory::staged("/g".as_ref(), &moment(disk), "ext4", "") }
+    Staged { journal, ..Staged::new("/g".as_ref(), &moment(disk), "ext4", "") }
 }
 
 /// The made-up map has a disk whose journal cannot be read.

@@ -1,7 +1,6 @@
 use super::*;
 use crate::MapShield;
 use crate::driver::Store;
-use crate::driver::lookup::memory::staged;
 use crate::fakes::moment;
 use crate::fakes::{FakeCloud, FakeDevices, MadeUp, records_in};
 use crate::host::machine::uptime;
@@ -306,7 +305,7 @@ impl Back {
         record.is_staged(Staged {
             journal: Some(JournalMark::FirstTransaction(101)),
             transport: None,
-            ..staged("/g".as_ref(), &over, "ext4", &sights.uuid())
+            ..Staged::new("/g".as_ref(), &over, "ext4", &sights.uuid())
         });
         Self { devices, record, sights }
     }

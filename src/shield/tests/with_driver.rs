@@ -3,7 +3,6 @@
 use crate::MapShield;
 use crate::driver::Context;
 use crate::driver::heal::sweep::{Swept, sweep_all};
-use crate::driver::lookup::memory::staged;
 use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp, moment};
 use crate::host::left_behind::{self, LeftProcess};
 use crate::model::disk::journal::sights::JournalMark;
@@ -143,8 +142,10 @@ fn the_superblock_of_a_map_that_works_is_noted_and_not_for_a_plan() {
             let map = moment(&devices.disks[0].0);
             let mount = |record: &mut VolumeRecord| {
                 let journal = Some(JournalMark::FirstTransaction(7));
-                record
-                    .is_staged(Staged { journal, ..staged(Path::new("/stage"), &map, "ext4", "") });
+                record.is_staged(Staged {
+                    journal,
+                    ..Staged::new(Path::new("/stage"), &map, "ext4", "")
+                });
             };
             cx.store.records.update(&id, mount).unwrap();
             sweep_all(cx, mode, &BTreeSet::new(), &mut |_, _| {}).unwrap();

@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
-use crate::lookup::memory::staged;
 use crate::model::policy::{GuardMode, GuardPolicy};
-use crate::model::record::DiskMoment;
+use crate::model::record::{DiskMoment, Staged};
 use std::path::Path;
 
 const SIZE: u64 = 1 << 30;
@@ -268,7 +267,7 @@ fn record() -> VolumeRecord {
 fn mounted() -> VolumeRecord {
     let disk = DiskMoment::of_a_test(1, "boot");
     let mut record = record();
-    record.is_staged(staged(Path::new("/stage"), &disk, "ext4", ""));
+    record.is_staged(Staged::new(Path::new("/stage"), &disk, "ext4", ""));
     record
 }
 

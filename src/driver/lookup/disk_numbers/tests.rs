@@ -1,9 +1,8 @@
 use super::*;
 use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, FakeNamespaces, MadeUp, boot_id};
-use crate::lookup::memory::staged;
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::Untold;
-use crate::model::record::DiskMoment;
+use crate::model::record::{DiskMoment, Staged};
 
 const UUID: &str = "00010203-0405-0607-0809-0a0b0c0d0e0f";
 fn mounts(lines: &[&str]) -> Vec<Mount> {
@@ -44,7 +43,7 @@ fn asked<T>(
     made_up.drive(|cx| {
         for minor in remembered {
             let disk = DiskMoment::of_a_test(*minor, &boot_id());
-            let staged = staged(Path::new("/stage"), &disk, "ext4", UUID);
+            let staged = Staged::new(Path::new("/stage"), &disk, "ext4", UUID);
             cx.store.records.update(&its(), |record| record.is_staged(staged)).unwrap();
         }
         ask(cx)
