@@ -153,9 +153,9 @@ fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Sur
     };
     let own: BTreeSet<_> = table.mounts().iter().filter(is_ours).map(|m| m.number).collect();
     numbers.extend(own);
-    let numbers: Vec<_> = numbers.into_iter().collect();
+    let asked: Vec<_> = numbers.iter().copied().collect();
     let (elsewhere, unseen_mounts) =
-        match cx.host.census.namespaces_of(&numbers, Path::new(label::FOLDER)) {
+        match cx.host.census.namespaces_of(&asked, Path::new(label::FOLDER)) {
             Answer::Told(uses) => {
                 if let Some(first) = uses.untold.first() {
                     let count = several(uses.untold.len(), "place", "places");
@@ -168,7 +168,10 @@ fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Sur
     for id in elsewhere.iter().flat_map(|one| &one.mounts).filter_map(label::owner_of) {
         disks.entry(id.clone()).or_insert_with(|| disk_fact(cx, &id));
     }
-    let owners = owners(cx, &disks, &records, &table, &elsewhere, &boot);
+    let mounted = table.mounts().iter().filter(|mount| numbers.contains(&mount.number));
+    let mounted = mounted.chain(elsewhere.iter().flat_map(|one| &one.mounts));
+    let mounted: BTreeSet<_> = mounted.map(|mount| mount.number).collect();
+    let owners = owners(cx, mounted, &disks, &records, &table, &elsewhere);
     let mut all_owners: BTreeSet<Owner> = disks.keys().cloned().map(Owner::Volume).collect();
     all_owners.extend(owners.values().cloned());
     let around =
@@ -312,12 +315,13 @@ fn volume_in(cx: &Context<'_>, mount: &Mount) -> Option<VolumeId> {
 /// calls; else what the orchestrator's folder says.
 fn owners(
     cx: &Context<'_>,
+    mounted: BTreeSet<DeviceNumber>,
     disks: &BTreeMap<VolumeId, DiskFact>,
     records: &[VolumeRecord],
     table: &MountTable,
     elsewhere: &[NamespaceUse],
-    boot: &str,
 ) -> BTreeMap<DeviceNumber, Owner> {
+    let boot = cx.host.environment.boot_id();
     let on_disk = disks.iter().filter_map(|(id, disk)| Some((number_of(disk)?, id)));
     let on_disk: BTreeMap<_, _> = on_disk.collect();
     let by_folder = |mount: &Mount| {
@@ -331,7 +335,7 @@ fn owners(
             return Some(Owner::Volume((*id).clone()));
         }
         let had_it = |record: &&VolumeRecord| {
-            record.disk.former_numbers(boot).any(|former| former == number)
+            record.disk.former_numbers(&boot).any(|former| former == number)
                 && !is_given_away(cx, &record.volume, number)
         };
         let candidates: Vec<_> = records.iter().filter(had_it).collect();
@@ -342,9 +346,7 @@ fn owners(
         };
         table.of(number).find_map(by_folder).or(possible)
     };
-    let others = elsewhere.iter().flat_map(|one| &one.mounts);
-    let numbers: BTreeSet<_> = table.mounts().iter().chain(others).map(|one| one.number).collect();
-    numbers.into_iter().filter_map(|number| Some((number, owner_of(number)?))).collect()
+    mounted.into_iter().filter_map(|number| Some((number, owner_of(number)?))).collect()
 }
 
 /// Whether a number that the volume's disk had is another disk's by now.
