@@ -3,7 +3,8 @@
 
 use crate::adoption::forget;
 use crate::checks::{
-    layers_at, nothing_is_left, number_of, only_mount_at, table, the_dead_disk_is_let_go,
+    eventually, layers_at, nothing_is_left, number_of, only_mount_at, table,
+    the_dead_disk_is_let_go,
 };
 use crate::files;
 use crate::holders::run;
@@ -415,13 +416,8 @@ fn tuck_killed_at(volume: &Volume, step: &str) {
     assert!(!child.wait().unwrap().success(), "it did not come to {step}");
 }
 
-/// The first has shared what the mounts of both stand on, and the second finds it so.
-#[test]
-fn heals_of_two_volumes_at_once_replace_all_mounts_of_both() {
-    needs!(pods, seams);
-    if !methods().contains(&Method::Tuck) {
-        return;
-    }
+/// Two volumes of one node, whose disks are back.
+fn two_to_be_healed() -> [Scene; 2] {
     let node = Node::new();
     let mut scenes = ["orders-0", "mail-0"].map(|name| scene().on(&node).called(name).start());
     node.configure("[heal]\nmode = \"off\"");
@@ -430,36 +426,79 @@ fn heals_of_two_volumes_at_once_replace_all_mounts_of_both() {
         node.must(volume.attach());
     }
     node.configure("");
-    let [first, second] =
-        [(&scenes[0], "heal.tuck.shared"), (&scenes[1], "heal.tuck")].map(|(scene, step)| {
-            let held = node.own().join(format!("held-{step}"));
-            let mut heal = node.command(["heal", &scene.volume.id]);
-            heal.env("INCLOUD_DISK_SWITCH", "tuck");
-            heal.env("INCLOUD_DISK_SEAM", format!("{step}=hold:{}", held.display()));
-            let (mut child, output) = spawn(heal);
-            // The second one comes there only where nothing keeps it from it.
-            let end = Instant::now() + Duration::from_secs(1);
-            while !held.exists() && Instant::now() < end {
-                assert!(child.try_wait().unwrap().is_none(), "it ended before {step}");
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            (child, output, held)
-        });
-    for (mut child, mut output, held) in [first, second] {
+    scenes
+}
+
+/// The first heal is held while the common parent is shared, and the second begins; it may get to its step, where it does
+/// what this script says, or wait. Then the first one goes on. What both say.
+fn heal_both(scenes: &[Scene; 2], step: &str, action: &str) -> [String; 2] {
+    let node = &scenes[0].node;
+    let held = |nth: usize| node.own().join(format!("held-{nth}"));
+    let begin = |nth: usize, step: &str, action: &str| {
+        let mut heal = node.command(["heal", &scenes[nth].volume.id]);
+        heal.env("INCLOUD_DISK_SWITCH", "tuck");
+        let action = action.replace("hold", &format!("hold:{}", held(nth).display()));
+        heal.env("INCLOUD_DISK_SEAM", format!("{step}={action}"));
+        spawn(heal)
+    };
+    let first = begin(0, "heal.tuck.shared", "hold");
+    eventually("the parent is shared", || held(0).exists());
+    let second = begin(1, step, action);
+    let end = Instant::now() + Duration::from_secs(1);
+    while !held(1).exists() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let mut nth = 0;
+    [first, second].map(|(mut child, mut output)| {
         while child.try_wait().unwrap().is_none() {
-            let _ = std::fs::remove_file(&held);
+            let _ = std::fs::remove_file(held(nth));
             std::thread::sleep(Duration::from_millis(2));
         }
+        nth += 1;
         let mut told = String::new();
         output.read_to_string(&mut told).unwrap();
-        assert!(told.contains("switched") && !told.contains("skipped"), "{told}");
-    }
+        told
+    })
+}
+
+fn both_end(scenes: [Scene; 2]) {
+    let node = scenes[0].node.clone();
     for Scene { volume, pod, mut container, .. } in scenes {
         goes_on(&mut container, 5);
         volume.take_away_with(&pod, container);
         volume.must_be_sound();
     }
     nothing_is_left(&node, &[]);
+}
+
+#[test]
+fn heals_of_two_volumes_at_once_replace_all_mounts_of_both() {
+    needs!(pods, seams);
+    if !methods().contains(&Method::Tuck) {
+        return;
+    }
+    let scenes = two_to_be_healed();
+    for told in heal_both(&scenes, "heal.tuck", "hold") {
+        assert!(told.contains("switched") && !told.contains("skipped"), "{told}");
+    }
+    both_end(scenes);
+}
+
+/// What it will change is written down before: not by what another heal has changed for a moment.
+#[test]
+fn a_heal_that_is_killed_after_another_leaves_nothing_shared() {
+    needs!(pods, seams);
+    if !methods().contains(&Method::Tuck) {
+        return;
+    }
+    let scenes = two_to_be_healed();
+    let before = shared();
+    let [told, killed] = heal_both(&scenes, "heal.tuck.shared", "kill");
+    assert!(told.contains("switched") && killed.is_empty(), "{told}{killed}");
+    assert!(shared() > before, "the second one was killed with a shared parent");
+    heal_by(&scenes[1].volume, Method::Tuck, "");
+    assert_eq!(shared(), before);
+    both_end(scenes);
 }
 
 /// Who lives in a namespace can open it, and lock it as a heal does.

@@ -78,9 +78,7 @@ impl Remounts for KernelRemounts {
             let family = detached::Family { here: &here, fresh: &root, group };
             let (news, refusals) = family.all(&stale, namespace.as_ref(), method)?;
             let group = number;
-            // Another heal that shares what mounts stand on would be seen as if it had been shared before.
-            let shares = method.shares_parents();
-            let _turn = shares.then(|| turn_in(namespace.as_ref(), until)).flatten();
+            let _turn = turn_in(namespace.as_ref(), method, until);
             let inside = match namespace {
                 Some(namespace) => here.into(namespace)?,
                 None => here,
@@ -109,8 +107,9 @@ impl Remounts for KernelRemounts {
         let method = self.method();
         let namespace = copied(request.namespace)?;
         let stale = request.stale.to_vec();
-        let fresh = number_of(request.fresh)?;
-        aside(request.deadline, move || {
+        let (fresh, deadline) = (number_of(request.fresh)?, request.deadline);
+        aside(deadline, move || {
+            let _turn = turn_in(namespace.as_ref(), method, deadline);
             let inside = Inside::enter(namespace, Way::of(method))?;
             Ok(propagation::changes(&inside.table()?, &stale, fresh, method, inside.is_own()))
         })
@@ -122,11 +121,12 @@ impl Remounts for KernelRemounts {
         mounts: &[MountIntent],
         deadline: Deadline,
     ) -> Result<()> {
-        let way = Way::of(self.method());
+        let method = self.method();
         let namespace = copied(namespace)?;
         let mounts = mounts.to_vec();
         aside(deadline, move || {
-            let inside = Inside::enter(namespace, way)?;
+            let _turn = turn_in(namespace.as_ref(), method, deadline);
+            let inside = Inside::enter(namespace, Way::of(method))?;
             let table = inside.table()?;
             // One that cannot be reached keeps none of the others as it is.
             let done = mounts.iter().map(|one| propagation::set_back(&inside, &table, one));
@@ -152,12 +152,16 @@ impl Remounts for KernelRemounts {
     }
 }
 
-/// How long a heal waits for another one in the same namespace, if a quarter of its time is not less. Who lives there
-/// can keep the lock too.
+/// The longest wait for another heal's lock. A process in the namespace can hold the lock too.
 const TURN: Duration = Duration::from_secs(2);
 
-/// A lock on a mount namespace, if it can be had in time. The kernel releases it with its holder.
-fn turn_in(namespace: Option<&File>, until: Deadline) -> Option<Flock<File>> {
+/// Locks a mount namespace, if the method temporarily shares the parents of the mounts it replaces: another heal would
+/// take that for their usual state. After a quarter of the time at most it goes on without the lock, which the kernel
+/// releases when its holder dies.
+fn turn_in(namespace: Option<&File>, method: Method, until: Deadline) -> Option<Flock<File>> {
+    if !method.shares_parents() {
+        return None;
+    }
     let own = || File::open("/proc/thread-self/ns/mnt");
     let mut file = namespace.map_or_else(own, File::try_clone).ok()?;
     let limit = until.at_most(TURN.min(until.remaining() / 4));

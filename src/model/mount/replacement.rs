@@ -37,7 +37,7 @@ impl Method {
         Self::ALL.into_iter().find(|method| method.to_string() == name)
     }
 
-    /// Whether the mounts that old ones stand on are shared for a moment.
+    /// Whether this method temporarily shares the parents of the mounts it replaces.
     #[must_use]
     pub fn shares_parents(self) -> bool {
         matches!(self, Self::Tuck | Self::TuckRemounted | Self::TuckByMount)
