@@ -14,7 +14,7 @@ use crate::record::VolumeRecord;
 pub enum Attribution {
     /// This volume's: they have its label, its folder or its file system.
     Proven(VolumeId),
-    /// This volume's disk had the number, and nothing speaks against it.
+    /// This volume's disk had the number, or another namespace shows its label, and nothing speaks against it.
     Possible(VolumeId),
     /// No candidate's.
     Unattributed,
@@ -34,15 +34,16 @@ pub fn attribute(
         let labels = all.iter().find_map(|mount| label::owner_of(mount));
         return labels.map_or(Attribution::Unattributed, Attribution::Proven);
     }
-    let mut possible = None;
+    // What another namespace shows is no proof against this machine's own mounts, and more than a number.
+    let mut possible = elsewhere.iter().find_map(|mount| label::owner_of(mount));
     for record in candidates {
         match is_mount_of(record, own, all, &statfs_id) {
             Some(true) => return Attribution::Proven(record.volume.clone()),
             Some(false) => {}
-            None => possible = possible.or(Some(&record.volume)),
+            None => possible = possible.or_else(|| Some(record.volume.clone())),
         }
     }
-    possible.map_or(Attribution::Unattributed, |id| Attribution::Possible(id.clone()))
+    possible.map_or(Attribution::Unattributed, Attribution::Possible)
 }
 
 /// Whether mounts without a label, such as the predecessor's, are the volume's: those in its stage folder are, and
@@ -158,6 +159,9 @@ mod tests {
         assert_eq!(of(&[], &[ANOTHERS], &known, Some(ITS_ID)), proven("v2"));
         // This machine's own are nearer than those of others, who may name a source as they like.
         assert_eq!(of(&[STAGED], &[ANOTHERS], &known, None), proven("v1"));
+        assert_eq!(of(&[bare("ext4")], &[OURS], &[], None), possible("v1"));
+        assert_eq!(of(&[bare("ext4")], &[ANOTHERS], &unknown, None), possible("v2"));
+        assert_eq!(of(&[bare("ext4")], &[ANOTHERS], &known, Some(ITS_ID)), proven("v1"));
         let no_id = ("/a", "ext4", "/dev/incloud-disk/");
         assert_eq!(of(&[no_id], &[], &known, Some(ITS_ID)), Attribution::Unattributed);
     }
