@@ -17,6 +17,7 @@ use crate::model::error::{Error, Result};
 use crate::model::face::Faces;
 use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::mount::attribution::id_by_statfs;
+use crate::model::mount::label;
 use crate::model::mount::layout::FolderKind;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::policy::HealMode;
@@ -154,7 +155,9 @@ fn volume_behind(cx: &Context<'_>, name: &VolumeName, mount: &Mount) -> Result<(
     let wanted = cx.store.records.named(name);
     let mut ids: BTreeSet<VolumeId> = wanted.iter().cloned().collect();
     ids.extend(name.as_volume_id());
-    ids.extend(disk_owner::volume_of(cx, mount)?);
+    // Both: if the label and the disk differ, and the disk proves either, nothing is adopted.
+    ids.extend(label::owner_of(mount));
+    ids.extend(disk_owner::volume_on(cx, mount.disk)?);
     let mut proven = with_disk(cx, ids, mount.disk)?;
     if proven.is_empty() {
         // A serial that was cut names its volume only among those that are attached here.

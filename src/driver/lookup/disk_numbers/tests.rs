@@ -5,6 +5,7 @@ use crate::model::mount::disk_users::Untold;
 use crate::model::record::{DiskMoment, Staged};
 
 const UUID: &str = "00010203-0405-0607-0809-0a0b0c0d0e0f";
+
 fn mounts(lines: &[&str]) -> Vec<Mount> {
     MountTable::parse(lines.join("\n").as_bytes()).unwrap().mounts().to_vec()
 }
