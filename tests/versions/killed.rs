@@ -39,7 +39,7 @@ fn in_both_orders(play: impl Fn([Version; 2], &mut Keys) + Sync) {
         let plays = ORDERS.map(|order| {
             let play = &play;
             scope.spawn(move || {
-                // Heals that change for a moment what both have below their mounts would skip each other's.
+                // Version 7ba4fed does not wait for another heal in its namespace.
                 assert!(private_mounts("both orders"));
                 let mut keys = Keys::default();
                 play(order, &mut keys);
@@ -137,15 +137,15 @@ fn a_format_killed_at_any_moment_goes_on_by_the_other_version_or_a_person() {
     }
 }
 
-/// Waits until a killed heal keeps the disk no more but by mounts that the next one finds. Its worker, and a check of the
-/// file system, end after it; and a mount that was not attached yet ends last.
+/// Waits until only mounts keep the disk that a killed heal used. Its worker and its file system check end after it, and a
+/// mount that was not attached yet disappears last.
 fn await_end_of_heal(volume: &Volume) {
     let (letter, ending) = (volume.letter(), format!("heal\0{}\0", volume.id));
     let mounted = format!(" {} ", number_of(&letter));
     let is_kept = |process: &Path| {
         let text = |name| fs::read_to_string(process.join(name)).unwrap_or_default();
         let words = text("cmdline");
-        // A process that is ending has no words, and lets go of its mounts.
+        // A process that is exiting shows no command line, and is about to release its mounts.
         [words.ends_with(&ending), !words.is_empty() && text("mountinfo").contains(&mounted)]
     };
     eventually("the killed heal has ended", || {

@@ -155,7 +155,7 @@ fn volume_behind(cx: &Context<'_>, name: &VolumeName, mount: &Mount) -> Result<(
     let wanted = cx.store.records.named(name);
     let mut ids: BTreeSet<VolumeId> = wanted.iter().cloned().collect();
     ids.extend(name.as_volume_id());
-    // Both: if the label and the disk differ, and the disk proves either, nothing is adopted.
+    // Both are candidates: a disk that proves two volumes is refused.
     ids.extend(label::owner_of(mount));
     ids.extend(disk_owner::volume_on(cx, mount.disk)?);
     let mut proven = with_disk(cx, ids, mount.disk)?;
