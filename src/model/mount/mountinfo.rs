@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
@@ -67,10 +68,10 @@ fn has_option(options: &str, wanted: &str) -> bool {
     options.split(',').any(|option| option == wanted)
 }
 
-/// One reading of a mount table.
+/// One reading of a mount table. A copy shares its mounts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MountTable {
-    mounts: Vec<Mount>,
+    mounts: Arc<Vec<Mount>>,
 }
 
 impl MountTable {
@@ -78,7 +79,7 @@ impl MountTable {
     pub fn parse(text: &[u8]) -> Result<Self> {
         let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let mounts = lines.map(parse_line).collect::<Result<_>>()?;
-        Ok(Self { mounts })
+        Ok(Self { mounts: Arc::new(mounts) })
     }
 
     /// All mounts.
@@ -90,13 +91,13 @@ impl MountTable {
     /// The table without some of its mounts.
     #[must_use]
     pub fn without(mut self, is_left_out: impl Fn(&Mount) -> bool) -> Self {
-        self.mounts.retain(|mount| !is_left_out(mount));
+        Arc::make_mut(&mut self.mounts).retain(|mount| !is_left_out(mount));
         self
     }
 
     /// All mounts, to add what the table does not say.
     pub fn mounts_mut(&mut self) -> &mut [Mount] {
-        &mut self.mounts
+        Arc::make_mut(&mut self.mounts).as_mut_slice()
     }
 
     /// Every mount at this very path, stacked ones included.
@@ -117,7 +118,7 @@ impl MountTable {
     #[must_use]
     pub fn tops(&self) -> HashMap<&Path, &Mount> {
         let mut stacks: HashMap<&Path, Vec<&Mount>> = HashMap::new();
-        for mount in &self.mounts {
+        for mount in self.mounts.iter() {
             stacks.entry(&mount.target).or_default().push(mount);
         }
         let top = |stack: &[&'_ Mount]| {
@@ -178,7 +179,7 @@ impl MountTable {
 impl FromIterator<Mount> for MountTable {
     /// Some lines of a table.
     fn from_iter<T: IntoIterator<Item = Mount>>(mounts: T) -> Self {
-        Self { mounts: mounts.into_iter().collect() }
+        Self { mounts: Arc::new(mounts.into_iter().collect()) }
     }
 }
 
