@@ -40,10 +40,11 @@ harness_of() {
     [ "${#harness[@]}" -gt 0 ]
 }
 
-# program NAME: builds the test binary and the driver, and sets `built`.
+# program NAME: builds the test binary and the driver, and sets `built`. `driver` are the unit tests of that crate.
 program() {
-    local said
-    said=$(cd "$tree" && cargo test --locked --test "$1" --no-run 2>&1) || return 1
+    local said what=(--test "$1")
+    [ "$1" != driver ] || what=(--package incloud-disk-driver --lib)
+    said=$(cd "$tree" && cargo test --locked "${what[@]}" --no-run 2>&1) || return 1
     built=$(printf '%s\n' "$said" | sed -n 's/^ *Executable .* (\(.*\))$/\1/p' | tail -n 1)
     [ -n "$built" ]
 }

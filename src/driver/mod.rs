@@ -18,6 +18,7 @@ pub mod operation;
 pub mod ownership;
 pub mod report;
 pub mod shield;
+pub(crate) mod snapshot;
 
 #[cfg(test)]
 use incloud_disk_cloud as cloud;

@@ -17,6 +17,7 @@ use crate::operation::Outcome;
 use crate::ports::cloud::{CloudVolume, Note, ServerState, Trouble};
 use crate::ports::store::{Change, Lock};
 use crate::shield;
+use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
@@ -111,7 +112,7 @@ pub(crate) fn detach_locked(
     attachment_view::forget_answers(cx, id);
     if attachment_view::is_here(cx, node, Some(server)) {
         refusal::end_refusals(cx, id, &[TearDown::Detach]);
-        recovery::remove_link(cx, id);
+        recovery::remove_link(&Snapshot::of(cx, Some(id)));
     }
     forget_everywhere(cx, id, state.as_ref(), (Some(server), outcome))?;
     Ok(outcome)

@@ -8,30 +8,47 @@ use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::ports::clock::Deadline;
 use crate::ports::host::{Hidden, MountRequest, Mounts};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// What is mounted. Nothing can be mounted, nor unmounted.
+/// What is mounted, reading by reading of the table; the last one holds on. Nothing can be mounted.
 #[derive(Debug, Default)]
 pub(crate) struct FakeMounts {
-    pub(crate) table: MountTable,
+    tables: RefCell<VecDeque<MountTable>>,
     /// How often it was looked what stands at a folder.
     pub(crate) looks: Cell<u32>,
+    /// The mounts that were unmounted.
+    pub(crate) unmounted: RefCell<Vec<u32>>,
 }
 
 impl FakeMounts {
     /// These lines of a mount table.
     pub(crate) fn of(lines: &[&str]) -> Self {
-        let table = MountTable::parse(lines.join("\n").as_bytes()).unwrap();
-        Self { table, ..Self::default() }
+        Self::in_turn(&[lines])
+    }
+
+    /// These lines at the first reading, those at the second, and so on.
+    pub(crate) fn in_turn(readings: &[&[&str]]) -> Self {
+        let table = |lines: &&[&str]| MountTable::parse(lines.join("\n").as_bytes()).unwrap();
+        Self { tables: RefCell::new(readings.iter().map(table).collect()), ..Self::default() }
+    }
+
+    fn now(&self) -> MountTable {
+        self.tables.borrow().front().cloned().unwrap_or_default()
     }
 }
 
 impl Mounts for FakeMounts {
     fn table(&self) -> Result<MountTable> {
-        Ok(self.table.clone())
+        let now = self.now();
+        let mut tables = self.tables.borrow_mut();
+        if tables.len() > 1 {
+            tables.pop_front();
+        }
+        Ok(now)
     }
 
     fn real_path(&self, target: &Target) -> Result<PathBuf> {
@@ -40,7 +57,8 @@ impl Mounts for FakeMounts {
 
     fn standing_at(&self, folder: &Path) -> Result<Look> {
         self.looks.set(self.looks.get() + 1);
-        Ok(Look::of(folder, None, self.table.clone()))
+        let table = self.table()?;
+        Ok(Look::of(folder, table.top_at(folder).map(|top| top.id), table))
     }
 
     fn leads_to(&self, _: &Path) -> Result<Option<u32>> {
@@ -76,15 +94,16 @@ impl Mounts for FakeMounts {
     }
 
     fn flush(&self, _: &Mount, _: Deadline) -> Result<()> {
-        nothing()
+        Ok(())
     }
 
     fn flush_inside(&self, _: &File, _: &Mount, _: Deadline) -> Result<bool> {
         nothing()
     }
 
-    fn unmount(&self, _: &Mount, _: Deadline) -> Result<()> {
-        nothing()
+    fn unmount(&self, mount: &Mount, _: Deadline) -> Result<()> {
+        self.unmounted.borrow_mut().push(mount.id);
+        Ok(())
     }
 
     fn unmount_inside(&self, _: &File, _: &[Mount], _: Deadline) -> Result<()> {

@@ -4,7 +4,6 @@
 //! refusal that has such a cause may last for as long as he likes.
 
 use crate::context::Context;
-use crate::lookup::disk_numbers;
 use crate::model::advice::Advice;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -14,6 +13,7 @@ use crate::model::pauses::Steps;
 use crate::ownership::words::way_to_end_users;
 use crate::ports::host::HELD_AT_ONCE;
 use crate::ports::store::what_ends_it;
+use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -31,7 +31,8 @@ type Ending = BTreeMap<u32, (Process, OwnedFd)>;
 /// volume, or keep a namespace of their making that has it; and the first process that may keep it and could not be
 /// examined, with what ends it.
 pub fn users_with(cx: &Context<'_>, id: &VolumeId) -> Result<(Vec<Process>, Option<String>)> {
-    let users = match cx.host.census.device_users(&disk_numbers::numbers_of(cx, Some(id), &[])) {
+    let numbers = Snapshot::of(cx, Some(id)).numbers(&[]);
+    let users = match cx.host.census.device_users(&numbers) {
         Answer::Told(users) => users,
         Answer::CannotTell(why) => {
             return Err(Error::refused(format!(

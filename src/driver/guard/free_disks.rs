@@ -7,7 +7,7 @@
 
 use crate::context::Context;
 use crate::guard::{end_users, refusal};
-use crate::lookup::{find_disk, locking};
+use crate::lookup::locking;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::error::Result;
@@ -18,6 +18,7 @@ use crate::model::mount::disk_users::{
 use crate::model::mount::staleness::Presence;
 use crate::model::report::tear_down::TearDown;
 use crate::ownership::words::{self, named};
+use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -118,13 +119,10 @@ pub(crate) fn state_of_all(
 /// The disks from which the volume is or was mounted, and that are here: those of its mounts,
 /// the one that it has now, and those that this machine remembers. A number that went to
 /// another disk since is not it.
-pub(crate) fn disks_of(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
-    mounted: &[DeviceNumber],
-) -> Result<Vec<Device>> {
+pub(crate) fn disks_of(snapshot: &Snapshot<'_>, mounted: &[DeviceNumber]) -> Result<Vec<Device>> {
+    let cx = snapshot.cx;
     let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
-    if let Some(id) = id {
+    if let Some(id) = snapshot.id {
         let wanted = cx.cloud.identity(id);
         let boot = cx.host.environment.boot_id();
         for number in cx.store.records.load(id).disk.former_numbers(&boot) {
@@ -134,9 +132,7 @@ pub(crate) fn disks_of(
             }
         }
         // Two disks of one serial are for the next attach to tell apart.
-        if let Ok(Some(disk)) = find_disk::find_disk(cx, id) {
-            numbers.insert(disk.number);
-        }
+        numbers.extend(snapshot.disk().ok().flatten().map(|disk| disk.number));
     }
     let mut disks = Vec::new();
     for number in numbers {
@@ -148,28 +144,28 @@ pub(crate) fn disks_of(
 /// After an unmount for good: the disk must be free, or the call fails and says who has it.
 /// Answers whether it is proven.
 pub(crate) fn must_be_free(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
+    snapshot: &Snapshot<'_>,
     disks: &[Device],
     numbers: &[DeviceNumber],
 ) -> Result<bool> {
     const WHAT: &TearDown = &TearDown::Unstage;
+    let Snapshot { cx, id, .. } = *snapshot;
     match state_of_all(cx, disks, numbers, LETS_GO) {
         DiskState::Free => {
-            refusal::passed(cx, id, WHAT);
+            refusal::passed(snapshot, WHAT);
             Ok(true)
         }
         DiskState::Held(reason) => {
             let (hangs, way) = (locking::what_hangs(cx, id), end_users::way_out_of_users(cx, id));
             let reason = format!("unmounted here, but {reason}{hangs}{way}");
-            refusal::refuse(cx, id, WHAT, &reason).map(|()| false)
+            refusal::refuse(snapshot, WHAT, &reason).map(|()| false)
         }
         DiskState::Unseen { why, hidden: Some(hidden), .. } => {
             let reason = format!(
                 "unmounted here, but the disk cannot be opened ({why}), and a process that may use it cannot be \
                  examined: {hidden}"
             );
-            refusal::refuse(cx, id, WHAT, &reason).map(|()| false)
+            refusal::refuse(snapshot, WHAT, &reason).map(|()| false)
         }
         DiskState::Unseen { why, is_looked_at, hidden: None } => {
             tracing::warn!(
@@ -177,28 +173,33 @@ pub(crate) fn must_be_free(
                 is_looked_at,
                 "the disk cannot be opened from here: that it is free is not proven"
             );
-            refusal::passed(cx, id, WHAT);
+            refusal::passed(snapshot, WHAT);
             Ok(is_looked_at)
         }
     }
 }
 
 /// Before a detach. Answers whether the kernel or a look at everything says that it is free.
-pub(crate) fn must_let_go(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<bool> {
+pub(crate) fn must_let_go(snapshot: &Snapshot<'_>, disk: &Device) -> Result<bool> {
     const WHAT: &TearDown = &TearDown::Detach;
+    let Snapshot { cx, id, .. } = *snapshot;
     match disk_state(cx, disk, &[], LETS_GO) {
         DiskState::Free => {
-            refusal::passed(cx, Some(id), WHAT);
+            refusal::passed(snapshot, WHAT);
             Ok(true)
         }
         DiskState::Held(reason) => {
-            let reason = reason
-                + &locking::what_hangs(cx, Some(id))
-                + &end_users::way_out_of_users(cx, Some(id));
-            refusal::refuse(cx, Some(id), WHAT, &reason).map(|()| true)
+            let reason =
+                reason + &locking::what_hangs(cx, id) + &end_users::way_out_of_users(cx, id);
+            refusal::refuse(snapshot, WHAT, &reason).map(|()| true)
         }
         DiskState::Unseen { why, .. } => {
-            tracing::info!(volume = %id, why, "the disk cannot be seen from here: the mark in the cloud is asked");
+            let volume = id.map(tracing::field::display);
+            tracing::info!(
+                volume,
+                why,
+                "the disk cannot be seen from here: the mark in the cloud is asked"
+            );
             Ok(false)
         }
     }
@@ -206,7 +207,7 @@ pub(crate) fn must_let_go(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Res
 
 /// Whether nothing on this machine has the volume any more: then the cloud's mark may go.
 pub(crate) fn has_departed(cx: &Context<'_>, id: &VolumeId) -> bool {
-    let disks = match disks_of(cx, Some(id), &[]) {
+    let disks = match disks_of(&Snapshot::of(cx, Some(id)), &[]) {
         Ok(disks) => disks,
         Err(error) => {
             tracing::debug!(volume = %id, %error, "whether the volume is free cannot be told");

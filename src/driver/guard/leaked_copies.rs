@@ -7,9 +7,7 @@ use crate::guard::{flush, refusal};
 use crate::lookup::{disk_numbers, find_disk};
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Kind, Result};
-use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::{Answer, NamespaceUse, NamespaceUses};
-use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::Machine;
 use crate::model::mount::unstage::{self, LeakedCopies, LeakedCopy, UnstageRuling};
 use crate::model::report::tear_down::TearDown;
@@ -18,6 +16,7 @@ use crate::ownership::words::{
     at_its_places, cannot_tell, end_of_users, given_to, named, namespace, pods_of,
 };
 use crate::ports::clock::Deadline;
+use crate::snapshot::{Renewal, Snapshot};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -50,16 +49,16 @@ impl Views {
 /// Between the look and the act a namespace may go, or be on its way: what could not be done says
 /// that the look is old. So it is looked anew, and refused only for what stays.
 pub(crate) fn judge(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
+    snapshot: &mut Snapshot<'_>,
     tear_down: &TearDown,
     numbers: &[DeviceNumber],
     uses: NamespaceUses,
 ) -> Result<Views> {
+    let cx = snapshot.cx;
     let (mut uses, mut views) = (uses, Views::default());
     let mut patience: Option<(Deadline, Deadline)> = None;
     loop {
-        let Err(kept) = judge_once(cx, id, tear_down, numbers, &uses, &mut views)? else {
+        let Err(kept) = judge_once(snapshot, tear_down, numbers, &uses, &mut views)? else {
             return Ok(views);
         };
         // From the first failure on: so it is looked anew once in any case.
@@ -76,15 +75,14 @@ pub(crate) fn judge(
             uses = again;
             continue;
         }
-        refusal::refuse(cx, id, tear_down, &kept.0)?;
+        refusal::refuse(snapshot, tear_down, &kept.0)?;
         return Ok(views);
     }
 }
 
 /// Judges what was read once, and acts on it. Answers, in words, what could not be unmounted.
 fn judge_once(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
+    snapshot: &mut Snapshot<'_>,
     tear_down: &TearDown,
     numbers: &[DeviceNumber],
     uses: &NamespaceUses,
@@ -96,15 +94,13 @@ fn judge_once(
         tracing::debug!(%untold, "not told");
     }
     if uses.namespaces.is_empty() && uses.untold.is_empty() {
-        refusal::passed(cx, id, tear_down);
+        refusal::passed(snapshot, tear_down);
         return Ok(Ok(()));
     }
-    // Read after the namespaces, and with each look at them again: a folder that was mounted in between is
-    // no claim of those who see it.
-    let table = cx.host.mounts.table()?;
-    let record = id.map(|id| cx.store.records.load(id));
-    let machine = Machine::new(cx.faces, &table, record.as_ref(), numbers);
-    let copies = match unstage::judge(uses, &machine, &table) {
+    snapshot.renew(Renewal::NamespacesRead);
+    let (cx, id, table, record) = (snapshot.cx, snapshot.id, snapshot.table()?, snapshot.record());
+    let machine = Machine::new(cx.faces, table, record.as_ref(), numbers);
+    let copies = match unstage::judge(uses, &machine, table) {
         UnstageRuling::Copied(copies) => copies,
         UnstageRuling::Hidden(untold, pods) => {
             let reason = if pods.is_empty() {
@@ -113,7 +109,7 @@ fn judge_once(
                 let who = given_to(&pods, record.as_ref());
                 format!("{who} still run, and may have it mounted: {untold}")
             };
-            return refusal::refuse_for(cx, id, tear_down, Some(pods), &reason).map(Ok);
+            return refusal::refuse_for(snapshot, tear_down, Some(pods), &reason).map(Ok);
         }
         UnstageRuling::Claimed(held) => {
             let dead = disk_numbers::all_gone(cx, numbers);
@@ -123,29 +119,29 @@ fn judge_once(
             let way = end_of_users(id, &held);
             let reason = format!("{who} still run: {holders}{dead}{way}");
             let pods = Some(pods).filter(|pods| !pods.is_empty());
-            return refusal::refuse_for(cx, id, tear_down, pods, &reason).map(Ok);
+            return refusal::refuse_for(snapshot, tear_down, pods, &reason).map(Ok);
         }
     };
-    let kept = take_all_down(cx, id, (&table, numbers), copies, views)?;
+    let kept = take_all_down(snapshot, numbers, copies, views)?;
     if kept.is_none() && views.folders.is_empty() {
-        refusal::passed(cx, id, tear_down);
+        refusal::passed(snapshot, tear_down);
     }
     Ok(kept.map_or(Ok(()), Err))
 }
 
 /// Unmounts copies from inside. Answers what stays of the first that could not be.
 fn take_all_down(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
-    (table, numbers): (&MountTable, &[DeviceNumber]),
+    snapshot: &Snapshot<'_>,
+    numbers: &[DeviceNumber],
     copies: LeakedCopies,
     views: &mut Views,
 ) -> Result<Option<Stays>> {
+    let Snapshot { cx, id, .. } = *snapshot;
     views.has_peers |= copies.has_peers;
     views.folders.extend(copies.folders);
     if !copies.inside.is_empty() {
         let namespaces: Vec<_> = copies.inside.iter().map(|one| one.namespace.clone()).collect();
-        flush::flush_before_copies_go(cx, id, table, numbers, &namespaces)?;
+        flush::flush_before_copies_go(cx, id, snapshot.table()?, numbers, &namespaces)?;
     }
     let mut kept = None;
     failpoints::step("guard.looked");
@@ -190,19 +186,19 @@ fn take_down(cx: &Context<'_>, leak: &NamespaceUse) -> Result<()> {
 /// no table shows (a user may hold a tree of mounts by a descriptor alone), or by those that a
 /// call which was killed had left to the end.
 pub(crate) fn end_views_left(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
+    snapshot: &mut Snapshot<'_>,
     folder: &Path,
     (disks, numbers): (&[Device], &[DeviceNumber]),
     outcome: Outcome,
 ) -> Result<()> {
+    let cx = snapshot.cx;
     let is_free = |disk: &Device| find_disk::is_free(cx, disk).unwrap_or(true);
     if disks.iter().all(is_free) {
         return Ok(());
     }
     if outcome == Outcome::Already {
-        let views = guard_stage(cx, id, &cx.host.mounts.table()?, numbers)?;
-        end_views(cx, id, &TearDown::Unstage, &disk_numbers::numbers_of(cx, id, numbers), &views)?;
+        let views = guard_stage(snapshot, numbers)?;
+        end_views(snapshot, &TearDown::Unstage, &snapshot.numbers(numbers), &views)?;
     }
     renew_in_doubt(cx, folder);
     Ok(())
@@ -219,12 +215,12 @@ pub(crate) fn renew_in_doubt(cx: &Context<'_>, folder: &Path) {
 /// Ends the copies of the machine's folders that could not be taken down from inside, such as
 /// those that are locked in a user's namespace. The machine's own mounts there are off by now.
 pub(crate) fn end_views(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
+    snapshot: &Snapshot<'_>,
     tear_down: &TearDown,
     numbers: &[DeviceNumber],
     views: &Views,
 ) -> Result<()> {
+    let cx = snapshot.cx;
     if views.folders.is_empty() {
         return Ok(());
     }
@@ -243,7 +239,7 @@ pub(crate) fn end_views(
             Answer::CannotTell(_) => Vec::new(),
         };
         if uses.is_empty() {
-            refusal::passed(cx, id, tear_down);
+            refusal::passed(snapshot, tear_down);
             return Ok(());
         }
         if !until.pause(STEP) {
@@ -251,28 +247,23 @@ pub(crate) fn end_views(
         }
     };
     let left: Vec<_> = uses.iter().collect();
-    let way = end_of_users(id, &left);
+    let way = end_of_users(snapshot.id, &left);
     let reason =
         format!("a copy that leaked stays: {}{why}{way}", named(&left, |one| namespace(one)));
-    refusal::refuse(cx, id, tear_down, &reason)
+    refusal::refuse(snapshot, tear_down, &reason)
 }
 
 /// Whether the file system may be unmounted for good: not while any other process has it. Copies
 /// that leaked into mount namespaces which no pod owns are taken down there first. Answers whether there are
 /// some that share with the machine's own mounts: they are to be looked for once those are gone.
-///
-/// The table is of the look that the caller has just had, with the lock.
-pub(crate) fn guard_stage(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
-    table: &MountTable,
-    mounted: &[DeviceNumber],
-) -> Result<Views> {
-    let numbers = disk_numbers::numbers_by(cx, id, mounted, Ok(table));
-    match cx.host.census.namespaces_with(&numbers) {
-        Answer::Told(uses) => judge(cx, id, &TearDown::Unstage, &numbers, uses),
-        Answer::CannotTell(why) => refusal::refuse(cx, id, &TearDown::Unstage, &cannot_tell(&why))
-            .map(|()| Views::default()),
+pub(crate) fn guard_stage(snapshot: &mut Snapshot<'_>, mounted: &[DeviceNumber]) -> Result<Views> {
+    let numbers = snapshot.numbers(mounted);
+    match snapshot.cx.host.census.namespaces_with(&numbers) {
+        Answer::Told(uses) => judge(snapshot, &TearDown::Unstage, &numbers, uses),
+        Answer::CannotTell(why) => {
+            refusal::refuse(snapshot, &TearDown::Unstage, &cannot_tell(&why))?;
+            Ok(Views::default())
+        }
     }
 }
 
@@ -290,8 +281,9 @@ fn is_same(one: &NamespaceUses, other: &NamespaceUses) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::{FakeCloud, FakeDevices, FakeNamespaces, MadeUp};
-    use crate::model::ids::ConsumerId;
+    use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, FakeNamespaces, MadeUp};
+    use crate::model::face::OF_TESTS;
+    use crate::model::ids::{ConsumerId, VolumeId};
     use crate::model::mount::disk_users::NamespaceId;
     use crate::model::mount::disk_users::{Process, Untold};
     use crate::model::mount::mountinfo::Mount;
@@ -348,7 +340,10 @@ mod tests {
         let end = |namespaces, folders: &[&str]| {
             let folders = folders.iter().map(PathBuf::from).collect();
             let views = Views { folders, has_peers: false };
-            asked(namespaces, |cx| end_views(cx, Some(&id()), &TearDown::Unstage, &NUMBERS, &views))
+            asked(namespaces, |cx| {
+                let (id, what) = (id(), &TearDown::Unstage);
+                end_views(&Snapshot::of(cx, Some(&id)), what, &NUMBERS, &views)
+            })
         };
         assert_eq!(
             end(vec![copy(vec![Process::of_a_test(7)])], &[]),
@@ -365,16 +360,45 @@ mod tests {
     fn a_copy_that_stays_is_no_end_of_its_refusals() {
         let judge = |namespaces: Vec<NamespaceUse>| {
             asked(namespaces.clone(), |cx| {
-                refusal::refuse(cx, Some(&id()), &TearDown::Unstage, "why").unwrap_err();
+                let (id, what, mut views) = (id(), &TearDown::Unstage, Views::default());
+                let mut snapshot = Snapshot::of(cx, Some(&id));
+                refusal::refuse(&snapshot, what, "why").unwrap_err();
                 let uses = NamespaceUses { namespaces, ..NamespaceUses::default() };
-                let what = &TearDown::Unstage;
-                let mut views = Views::default();
-                let judged = judge_once(cx, Some(&id()), what, &NUMBERS, &uses, &mut views);
+                let judged = judge_once(&mut snapshot, what, &NUMBERS, &uses, &mut views);
                 (judged.unwrap().is_ok(), is_refused(cx))
             })
         };
         assert_eq!(judge(vec![]), (true, false));
         assert_eq!(judge(vec![copy(Vec::new())]), (false, true));
+    }
+
+    /// Before that a copy of the folder would be taken for a container's own mount.
+    #[test]
+    fn a_folder_that_was_mounted_after_the_first_look_is_no_claim_of_who_sees_it() {
+        const FOLDER: &str = "/root/pods/u-1/volumes/ours~disk/pv";
+        let root = "20 1 254:0 / / rw - ext4 d rw";
+        let folder = format!("40 20 254:16 / {FOLDER} rw - ext4 v rw");
+        let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
+        let mounts = FakeMounts::in_turn(&[&[root], &[root, &folder]]);
+        let made_up = MadeUp { mounts, ..MadeUp::with(&cloud, &devices) };
+        let ground = Mount::of_a_test("254:0", "/", "");
+        let mount = Mount::of_a_test("254:16", FOLDER, "");
+        let mount = Mount { parent: ground.id, id: ground.id + 1, ..mount };
+        let processes = vec![Process::of_a_test(7)];
+        let sees_it = NamespaceUse {
+            id: Some(NamespaceId(1)),
+            user: Some(1000),
+            beneath: vec![ground],
+            ..NamespaceUse::of_a_test(vec![mount], processes)
+        };
+        let uses = NamespaceUses { namespaces: vec![sees_it], ..NamespaceUses::default() };
+        let views = made_up.drive(|cx| {
+            let (id, cx) = (id(), Context { faces: OF_TESTS, ..*cx });
+            let mut snapshot = Snapshot::of(&cx, Some(&id));
+            assert!(snapshot.table().unwrap().at(Path::new(FOLDER)).next().is_none());
+            judge(&mut snapshot, &TearDown::Unstage, &NUMBERS, uses).map(|views| views.folders)
+        });
+        assert_eq!(views, Ok([FOLDER.into()].into()));
     }
 
     /// Who decides although it cannot be examined: a container of no pod for every volume, known by its id or not; a
@@ -396,7 +420,9 @@ mod tests {
                     ..Untold::of_unknown("process 7".to_owned(), "it hangs".to_owned())
                 };
                 let uses = NamespaceUses { untold: vec![untold], ..NamespaceUses::default() };
-                judge(cx, id, &TearDown::Unstage, &NUMBERS, uses).err().map(|error| error.cause)
+                let mut snapshot = Snapshot::of(cx, id);
+                let judged = judge(&mut snapshot, &TearDown::Unstage, &NUMBERS, uses);
+                judged.err().map(|error| error.cause)
             })
         };
         let id = id();

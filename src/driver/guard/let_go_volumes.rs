@@ -3,8 +3,6 @@
 //! it never asks to unmount the volume for good and to detach it. So the timer does.
 
 use crate::context::Context;
-use crate::lookup::disk_numbers;
-use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::Answer;
 use crate::model::mount::folders_let_go::{Caller, LetGo, LetGoes};
@@ -15,6 +13,7 @@ use crate::model::report::facts::LetGoFact;
 use crate::model::timestamp::{Millis, Uptime};
 use crate::ownership;
 use crate::ports::clock::now;
+use crate::snapshot::{Renewal, Snapshot};
 use std::path::Path;
 use std::time::Duration;
 
@@ -70,8 +69,11 @@ pub(crate) fn is_forgotten(cx: &Context<'_>, record: &VolumeRecord) -> bool {
 
 /// Whether no pod has it: neither a folder of one, nor a container that was given it.
 fn belongs_to_no_pod(cx: &Context<'_>, record: &VolumeRecord) -> bool {
-    let numbers: Vec<DeviceNumber> = disk_numbers::numbers_of(cx, Some(&record.volume), &[]);
-    let Ok(table) = cx.host.mounts.table() else { return false };
+    let mut snapshot = Snapshot::of(cx, Some(&record.volume));
+    let numbers = snapshot.numbers(&[]);
+    let Answer::Told(uses) = cx.host.census.namespaces_with(&numbers) else { return false };
+    snapshot.renew(Renewal::NamespacesRead);
+    let Ok(table) = snapshot.table() else { return false };
     let is_pods = |place: &Path| {
         matches!(cx.faces.place_of(place), Some((FolderKind::Consumer(_) | FolderKind::Part(_), _)))
     };
@@ -79,15 +81,9 @@ fn belongs_to_no_pod(cx: &Context<'_>, record: &VolumeRecord) -> bool {
     if own.any(|mount| is_pods(&mount.target)) {
         return false;
     }
-    match cx.host.census.namespaces_with(&numbers) {
-        Answer::Told(uses) => {
-            let machine = Machine::new(cx.faces, &table, Some(record), &numbers);
-            let is_hidden = uses.hidden(|pod| record.mounts.knows(pod)).is_some();
-            !is_hidden
-                && uses.namespaces.iter().all(|one| machine.role(one) != NamespaceRole::Claim)
-        }
-        Answer::CannotTell(_) => false,
-    }
+    let machine = Machine::new(cx.faces, table, Some(record), &numbers);
+    let is_hidden = uses.hidden(|pod| record.mounts.knows(pod)).is_some();
+    !is_hidden && uses.namespaces.iter().all(|one| machine.role(one) != NamespaceRole::Claim)
 }
 
 /// What was let go of, for people: what is over is no news.

@@ -6,25 +6,24 @@
 //! `detach` are refused until the last process has ended. See docs/rules/letting-go.md.
 use crate::context::Context;
 use crate::guard::{refusal, remote_mark};
-use crate::lookup::disk_numbers;
+use crate::lookup::disk_numbers::all_gone;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, Holder, NamespaceId, NamespaceUse};
 use crate::model::mount::letting_go::{Kept, Ruling, in_the_way, judge};
-use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::ownership::Machine;
 use crate::model::record::NamespaceSign;
 use crate::model::report::tear_down::TearDown;
 use crate::ownership;
 use crate::ownership::words::{cannot_tell, file_use, holder, labelled, named, namespace};
 use crate::ports::clock::now;
+use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The consumer's folder, and what stands there.
 pub(crate) struct ConsumerFolder<'a> {
-    pub(crate) id: Option<&'a VolumeId>,
     pub(crate) consumer: &'a ConsumerId,
     pub(crate) folder: &'a Path,
     pub(crate) mounted: &'a [DeviceNumber],
@@ -38,60 +37,56 @@ impl ConsumerFolder<'_> {
 
 /// Whether the folder may be unmounted: not while a process of the consumer has the volume by a
 /// mount that would go along. Answers those that its processes keep.
-pub(crate) fn guard_folder(
-    cx: &Context<'_>,
-    one: &ConsumerFolder<'_>,
-    own: &MountTable,
-) -> Result<Vec<Kept>> {
+pub(crate) fn guard_folder(snapshot: &Snapshot<'_>, one: &ConsumerFolder<'_>) -> Result<Vec<Kept>> {
+    let cx = snapshot.cx;
     let tear_down = one.tear_down();
-    let numbers = disk_numbers::numbers_by(cx, one.id, one.mounted, Ok(own));
-    let uses = match uses_of(cx, one, &numbers) {
+    let numbers = snapshot.numbers(one.mounted);
+    let uses = match uses_of(snapshot, one, &numbers) {
         Answer::Told(Users { unplaced, .. }) if !unplaced.is_empty() => {
             let who = named(&unplaced, holder);
-            let reason = format!("pod {} still runs: {who}", label_of(cx, one));
-            return refuse_for_it(cx, one, &reason).map(|()| Vec::new());
+            let reason = format!("pod {} still runs: {who}", label_of(snapshot, one));
+            return refuse_for_it(snapshot, one, &reason).map(|()| Vec::new());
         }
         Answer::Told(Users { uses, .. }) => uses,
         Answer::CannotTell(why) => {
-            return refusal::refuse(cx, one.id, &tear_down, &cannot_tell(&why))
-                .map(|()| Vec::new());
+            return refusal::refuse(snapshot, &tear_down, &cannot_tell(&why)).map(|()| Vec::new());
         }
     };
-    let record = one.id.map(|id| cx.store.records.load(id));
+    let (own, record) = (snapshot.table()?, snapshot.record());
     let machine = Machine::new(cx.faces, own, record.as_ref(), &numbers);
     let kept = match judge(one.folder, own, &machine, &uses) {
         Ruling::Free => Vec::new(),
         Ruling::LetGo(kept) => {
-            must_be_marked(cx, one)?;
+            must_be_marked(snapshot, one)?;
             kept
         }
         Ruling::Takes(lost) => {
             let lost = named(&lost, |one| namespace(one));
-            let dead = disk_numbers::all_gone(cx, &numbers);
+            let dead = all_gone(cx, &numbers);
             let reason = format!(
                 "pod {} still runs, and would lose its mount with the folder's: {lost}{dead}",
-                label_of(cx, one)
+                label_of(snapshot, one)
             );
-            return refuse_for_it(cx, one, &reason).map(|()| Vec::new());
+            return refuse_for_it(snapshot, one, &reason).map(|()| Vec::new());
         }
     };
-    refusal::passed(cx, one.id, &tear_down);
+    refusal::passed(snapshot, &tear_down);
     Ok(kept)
 }
 
 /// After the unmount: whether processes of the consumer have the volume. An error if one of them
 /// lost it, or if the cloud cannot be told: then the machine's mount is to be put back.
 pub(crate) fn look_again(
-    cx: &Context<'_>,
+    snapshot: &Snapshot<'_>,
     one: &ConsumerFolder<'_>,
     kept: &[Kept],
 ) -> Result<bool> {
-    let numbers = disk_numbers::numbers_of(cx, one.id, one.mounted);
-    let Users { uses, .. } = match uses_of(cx, one, &numbers) {
+    let cx = snapshot.cx;
+    let numbers = snapshot.numbers(one.mounted);
+    let Users { uses, .. } = match uses_of(snapshot, one, &numbers) {
         Answer::Told(users) => users,
         Answer::CannotTell(why) => {
-            return refusal::refuse(cx, one.id, &one.tear_down(), &cannot_tell(&why))
-                .map(|()| true);
+            return refusal::refuse(snapshot, &one.tear_down(), &cannot_tell(&why)).map(|()| true);
         }
     };
     let is_there = |namespace: NamespaceId| {
@@ -103,12 +98,12 @@ pub(crate) fn look_again(
         let place = lost.mount.target.display();
         let reason = format!(
             "pod {} still runs, and its mount at {place} went with the folder's: that is put back",
-            label_of(cx, one)
+            label_of(snapshot, one)
         );
-        refuse_for_it(cx, one, &reason)?;
+        refuse_for_it(snapshot, one, &reason)?;
     }
     if came_in_between(&uses, kept) {
-        must_be_marked(cx, one)?;
+        must_be_marked(snapshot, one)?;
     }
     Ok(!uses.is_empty())
 }
@@ -116,23 +111,23 @@ pub(crate) fn look_again(
 /// The machine's mount is busy. A process of the consumer that uses it through that very mount
 /// would lose it: that is the guard's refusal.
 pub(crate) fn refuse_who_is_in_the_way(
-    cx: &Context<'_>,
+    snapshot: &Snapshot<'_>,
     one: &ConsumerFolder<'_>,
     error: Error,
 ) -> Error {
     if error.kind != Kind::Busy {
         return error;
     }
-    let numbers = disk_numbers::numbers_of(cx, one.id, one.mounted);
-    let Answer::Told(users) = cx.host.census.device_users(&numbers) else { return error };
+    let numbers = snapshot.numbers(one.mounted);
+    let Answer::Told(users) = snapshot.cx.host.census.device_users(&numbers) else { return error };
     let files = in_the_way(one.consumer, &users.files, &users.namespaces);
     if files.is_empty() {
         return error;
     }
     let who = named(&files, |file| file_use(file));
-    let label = label_of(cx, one);
+    let label = label_of(snapshot, one);
     let reason = format!("pod {label} still uses the folder on the machine itself: {who}");
-    refuse_for_it(cx, one, &reason).err().unwrap_or(error)
+    refuse_for_it(snapshot, one, &reason).err().unwrap_or(error)
 }
 
 /// Remembers that the folder is let go of. Before it is done: a call that is killed right after
@@ -160,8 +155,13 @@ pub(crate) fn forget_letting_go(cx: &Context<'_>, id: &VolumeId, consumer: &Cons
 }
 
 /// The processes of the consumer that have the volume, by the namespaces where they live.
-fn uses_of(cx: &Context<'_>, one: &ConsumerFolder<'_>, numbers: &[DeviceNumber]) -> Answer<Users> {
-    let ask = || ownership::holders_of(cx, one.id, one.consumer, numbers);
+fn uses_of(
+    snapshot: &Snapshot<'_>,
+    one: &ConsumerFolder<'_>,
+    numbers: &[DeviceNumber],
+) -> Answer<Users> {
+    let cx = snapshot.cx;
+    let ask = || ownership::holders_of(snapshot, one.consumer, numbers);
     let holders = match ask() {
         Answer::Told(holders) if holders.is_empty() => return Answer::Told(Users::default()),
         Answer::Told(holders) => holders,
@@ -186,35 +186,34 @@ fn uses_of(cx: &Context<'_>, one: &ConsumerFolder<'_>, numbers: &[DeviceNumber])
 
 /// Until kubelet mounts again the mark in the cloud alone may stand between a controller's detach
 /// and the pod: it must be there. Where the cloud allows none, the pod must do without.
-fn must_be_marked(cx: &Context<'_>, one: &ConsumerFolder<'_>) -> Result<()> {
-    let Some(id) = one.id else {
-        let reason =
-            format!("pod {} still runs, and which volume it has cannot be told", label_of(cx, one));
-        return refuse_for_it(cx, one, &reason);
+fn must_be_marked(snapshot: &Snapshot<'_>, one: &ConsumerFolder<'_>) -> Result<()> {
+    let label = || label_of(snapshot, one);
+    let Some(id) = snapshot.id else {
+        let reason = format!("pod {} still runs, and which volume it has cannot be told", label());
+        return refuse_for_it(snapshot, one, &reason);
     };
-    if remote_mark::is_marked_or_cannot_be(cx, id) {
+    if remote_mark::is_marked_or_cannot_be(snapshot.cx, id) {
         return Ok(());
     }
     let reason = format!(
         "pod {} still runs, and the cloud could not be told that it has the volume: see the log",
-        label_of(cx, one)
+        label()
     );
-    refuse_for_it(cx, one, &reason)
+    refuse_for_it(snapshot, one, &reason)
 }
 
-fn refuse_for_it(cx: &Context<'_>, one: &ConsumerFolder<'_>, reason: &str) -> Result<()> {
+fn refuse_for_it(snapshot: &Snapshot<'_>, one: &ConsumerFolder<'_>, reason: &str) -> Result<()> {
     let pods = BTreeSet::from([one.consumer.clone()]);
-    refusal::refuse_for(cx, one.id, &one.tear_down(), Some(pods), reason)
+    refusal::refuse_for(snapshot, &one.tear_down(), Some(pods), reason)
 }
 
-fn label_of(cx: &Context<'_>, one: &ConsumerFolder<'_>) -> String {
-    let label = one.id.and_then(|id| label(cx, id, one.consumer));
-    labelled(one.consumer, label.as_deref())
+fn label_of(snapshot: &Snapshot<'_>, one: &ConsumerFolder<'_>) -> String {
+    labelled(one.consumer, label(snapshot, one.consumer).as_deref())
 }
 
 /// The name that people know a consumer by, if it was told.
-pub(crate) fn label(cx: &Context<'_>, id: &VolumeId, consumer: &ConsumerId) -> Option<String> {
-    cx.store.records.load(id).mounts.consumers.remove(consumer)
+pub(crate) fn label(snapshot: &Snapshot<'_>, consumer: &ConsumerId) -> Option<String> {
+    snapshot.record()?.mounts.consumers.remove(consumer)
 }
 
 /// Who of a consumer's has the volume.
@@ -309,7 +308,7 @@ mod tests {
     fn asked<T>(
         looks: &[&[u32]],
         namespaces: Vec<NamespaceUse>,
-        ask: impl FnOnce(&Context<'_>, &ConsumerFolder<'_>) -> T,
+        ask: impl FnOnce(&Snapshot<'_>, &ConsumerFolder<'_>) -> T,
     ) -> T {
         let places = vec!["/data".into()];
         let of = |pid: &u32| Holder { process: process(*pid, Some("a")), places: places.clone() };
@@ -323,10 +322,10 @@ mod tests {
         let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
         let (consumer, mounted) = (pod("a"), [DeviceNumber { major: 7, minor: 1 }]);
         let folder = Path::new("/root/pods/a/volumes/ours~disk/pv");
-        let id = Some(&VolumeId::parse("v-1").unwrap());
-        let one = ConsumerFolder { id, consumer: &consumer, folder, mounted: &mounted };
+        let id = VolumeId::parse("v-1").unwrap();
+        let one = ConsumerFolder { consumer: &consumer, folder, mounted: &mounted };
         let made_up = MadeUp { namespaces, ..MadeUp::with(&cloud, &devices) };
-        made_up.drive(|cx| ask(cx, &one))
+        made_up.drive(|cx| ask(&Snapshot::of(cx, Some(&id)), &one))
     }
 
     /// A container of pod `a` that has the volume at a place of its own.
@@ -339,10 +338,7 @@ mod tests {
 
     #[test]
     fn a_folder_is_let_go_of_while_a_container_keeps_its_own_mount() {
-        let guard = |looks: &[&[u32]], namespaces| {
-            let no_mounts = MountTable::default();
-            asked(looks, namespaces, |cx, one| guard_folder(cx, one, &no_mounts))
-        };
+        let guard = |looks: &[&[u32]], namespaces| asked(looks, namespaces, guard_folder);
         assert_eq!(guard(&[&[]], vec![]).unwrap(), []);
         assert_eq!(guard(&[&[7]], vec![container(7)]).unwrap().len(), 1);
         assert_eq!(guard(&[&[]], vec![container(7)]).unwrap(), [], "none of the pod has it");
@@ -357,7 +353,7 @@ mod tests {
         let mount = Mount::of_a_test("7:1", "/data", "");
         let kept = [Kept { namespace: Some(NamespaceId(1)), mount }];
         let again = |holders: &[u32], namespaces, kept: &[Kept]| {
-            asked(&[holders], namespaces, |cx, one| look_again(cx, one, kept))
+            asked(&[holders], namespaces, |snapshot, one| look_again(snapshot, one, kept))
         };
         assert_eq!(again(&[7], vec![container(7)], &kept), Ok(true));
         assert_eq!(again(&[], vec![], &[]), Ok(false));

@@ -14,7 +14,7 @@ pub(crate) mod orphans;
 pub(crate) mod refusal;
 pub mod remote_mark;
 use crate::context::Context;
-use crate::lookup::{disk_numbers, find_disk};
+use crate::lookup::find_disk;
 use crate::model::advice::{Remedy, advise};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -23,6 +23,7 @@ use crate::model::mount::mountinfo::Mount;
 use crate::model::report::tear_down::TearDown;
 use crate::ownership::words::{file_use, kernel_use, named, users_untold, way_to_end_users};
 use crate::shield;
+use crate::snapshot::Snapshot;
 
 /// Whether what uses a disk could be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,9 +45,10 @@ pub(super) fn guard_attachment(cx: &Context<'_>, id: &VolumeId) -> Result<UsersS
         }
         return Ok(UsersSeen::Yes);
     }
-    must_not_be_waited_for(cx, id)?;
-    let disk = match find_disk::find_disk(cx, id) {
-        Ok(Some(disk)) => disk,
+    let mut snapshot = Snapshot::of(cx, Some(id));
+    must_not_be_waited_for(&snapshot, id)?;
+    let disk = match snapshot.disk() {
+        Ok(Some(disk)) => disk.clone(),
         // Not here, or not visible: a controller's container may have /sys and no /dev.
         Ok(None) => return Ok(UsersSeen::No),
         Err(error) if cx.host.devices.are_out_of_sight() => {
@@ -57,23 +59,21 @@ pub(super) fn guard_attachment(cx: &Context<'_>, id: &VolumeId) -> Result<UsersS
     };
     tracing::info!(volume = %id, disk = %disk.kernel_name, number = %disk.number, "its disk");
     cx.host.file_systems.await_check(id, &disk, cx.deadline)?;
-    let table = cx.host.mounts.table()?;
-    let on_disk = |mount: &&crate::model::mount::mountinfo::Mount| mount.disk == disk.number;
-    let mounts: Vec<_> = table.mounts().iter().filter(on_disk).collect();
-    if let Some(mount) = mounts.first() {
+    let mut mounts = snapshot.table()?.mounts().iter();
+    if let Some(mount) = mounts.find(|mount| mount.disk == disk.number) {
         let place = mount.target.display();
         let before = cx.face.words.name(&TearDown::Unstage);
         let reason =
             format!("disk {} is mounted at {place}: {before} comes first", disk.kernel_name);
-        refusal::refuse(cx, Some(id), &TearDown::Detach, &reason)?;
+        refusal::refuse(&snapshot, &TearDown::Detach, &reason)?;
     }
     // A pod whose mount has lost its disk has the volume too: a heal may put it right.
-    let mut numbers = disk_numbers::known_dead_numbers_of(cx, id, Ok(&table));
+    let mut numbers = snapshot.dead_numbers();
     numbers.push(disk.number);
     match cx.host.census.namespaces_with(&numbers) {
         Answer::Told(uses) => {
-            let views = leaked_copies::judge(cx, Some(id), &TearDown::Detach, &numbers, uses)?;
-            leaked_copies::end_views(cx, Some(id), &TearDown::Detach, &numbers, &views)?;
+            let views = leaked_copies::judge(&mut snapshot, &TearDown::Detach, &numbers, uses)?;
+            leaked_copies::end_views(&snapshot, &TearDown::Detach, &numbers, &views)?;
         }
         Answer::CannotTell(why) => {
             tracing::info!(volume = %id, why, "who uses the disk cannot be told from here: the kernel is asked alone");
@@ -85,13 +85,14 @@ pub(super) fn guard_attachment(cx: &Context<'_>, id: &VolumeId) -> Result<UsersS
         leaked_copies::renew_in_doubt(cx, &staged.folder);
     }
     let is_told =
-        free_disks::must_let_go(cx, id, &disk)? && cx.host.census.sight() == Answer::Told(());
-    take_off_map(cx, id, &TearDown::Detach)?;
+        free_disks::must_let_go(&snapshot, &disk)? && cx.host.census.sight() == Answer::Told(());
+    take_off_map(&snapshot, id, &TearDown::Detach)?;
     Ok(if is_told { UsersSeen::Yes } else { UsersSeen::No })
 }
 
 /// What waits in the volume's map uses the disk that is away, or back and not under it: no look at that disk tells.
-fn must_not_be_waited_for(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
+fn must_not_be_waited_for(snapshot: &Snapshot<'_>, id: &VolumeId) -> Result<()> {
+    let cx = snapshot.cx;
     let map = match shield::waited_for(cx, id) {
         Ok(Some(map)) => map,
         Ok(None) => return Ok(()),
@@ -108,18 +109,23 @@ fn must_not_be_waited_for(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
         map.kernel_name,
         map.state().words()
     );
-    refusal::refuse(cx, Some(id), &TearDown::Detach, &reason)
+    refusal::refuse(snapshot, &TearDown::Detach, &reason)
 }
 
 /// Takes the volume's map off. One that is in use is a refusal; where that is not enforced the map stays, and what
 /// uses it waits once the disk has left.
-pub(super) fn take_off_map(cx: &Context<'_>, id: &VolumeId, tear_down: &TearDown) -> Result<()> {
+pub(super) fn take_off_map(
+    snapshot: &Snapshot<'_>,
+    id: &VolumeId,
+    tear_down: &TearDown,
+) -> Result<()> {
+    let cx = snapshot.cx;
     let error = match cx.host.shield.take_off(cx, id) {
         Err(error) if error.kind == Kind::Refused => error,
         other => return other,
     };
     let reason = format!("{}, and keeps the disk", error.cause);
-    refusal::refuse(cx, Some(id), tear_down, &reason)?;
+    refusal::refuse(snapshot, tear_down, &reason)?;
     tracing::warn!(volume = %id, %error, "the volume's map stays");
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! A tear-down is refused, remembered, counted, and its end noted.
 
 use crate::context::Context;
-use crate::lookup::disk_numbers;
 use crate::model::advice::{Advice, Remedy, advise};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -10,6 +9,7 @@ use crate::model::record::VolumeRecord;
 use crate::model::report::refusal::{Occasion, Refusal};
 use crate::model::report::tear_down::TearDown;
 use crate::ports::clock;
+use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -23,9 +23,10 @@ fn occasion(cx: &Context<'_>, pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
 }
 
 /// The tear-down may go on: an earlier refusal of it is over.
-pub(crate) fn passed(cx: &Context<'_>, id: Option<&VolumeId>, tear_down: &TearDown) {
+pub(crate) fn passed(snapshot: &Snapshot<'_>, tear_down: &TearDown) {
+    let cx = snapshot.cx;
     let refused = |id: &&VolumeId| cx.store.records.load(id).guard.refused.remove(tear_down);
-    if let Some((id, refusal)) = id.and_then(|id| Some((id, refused(&id)?))) {
+    if let Some((id, refusal)) = snapshot.id.and_then(|id| Some((id, refused(&id)?))) {
         end_refusals(cx, id, std::slice::from_ref(tear_down));
         let seconds = refusal.last.saturating_sub(refusal.since);
         let what = cx.face.words.name(tear_down);
@@ -52,24 +53,19 @@ pub(crate) fn end_refusals(cx: &Context<'_>, id: &VolumeId, tear_downs: &[TearDo
 }
 
 /// Refuses for a reason that is no pod's.
-pub(crate) fn refuse(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
-    tear_down: &TearDown,
-    reason: &str,
-) -> Result<()> {
-    refuse_for(cx, id, tear_down, None, reason)
+pub(crate) fn refuse(snapshot: &Snapshot<'_>, tear_down: &TearDown, reason: &str) -> Result<()> {
+    refuse_for(snapshot, tear_down, None, reason)
 }
 
 /// Refuses, as far as the guard's mode has it, for the sake of these pods. The same refusal again
 /// is only counted.
 pub(crate) fn refuse_for(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
+    snapshot: &Snapshot<'_>,
     tear_down: &TearDown,
     pods: Option<BTreeSet<ConsumerId>>,
     reason: &str,
 ) -> Result<()> {
+    let Snapshot { cx, id, .. } = *snapshot;
     let volume = id.map_or_else(|| "unknown".to_owned(), ToString::to_string);
     let what = cx.face.words.name(tear_down);
     match cx.policy.guard.mode {
@@ -108,7 +104,7 @@ pub(crate) fn refuse_for(
     if refusal.is_worth_a_line() {
         tracing::warn!(volume, what, reason, count = refusal.count, "refused");
     }
-    let way = way_out_of(cx, tear_down, id);
+    let way = way_out_of(snapshot, tear_down);
     let mut error = Error::new(Kind::Guarded, reason).hint(advise("{}, {}", [BY_HAND.into(), way]));
     error.is_repeated = refusal.is_repeated();
     Err(error)
@@ -116,12 +112,12 @@ pub(crate) fn refuse_for(
 
 /// What a person can do who gives up what a refusal protects. A release takes off this machine's
 /// mounts, and no container's: those keep the disk until it is taken away.
-fn way_out_of(cx: &Context<'_>, tear_down: &TearDown, id: Option<&VolumeId>) -> Advice {
-    let Some(id) = id else { return "or until a person unmounts it".into() };
+fn way_out_of(snapshot: &Snapshot<'_>, tear_down: &TearDown) -> Advice {
+    let Some(id) = snapshot.id else { return "or until a person unmounts it".into() };
     let (force, release) = (Remedy::DetachByForce.of(id), Remedy::Release.of(id));
     let way = match tear_down {
         TearDown::Detach => force,
-        TearDown::Unstage if !disk_numbers::is_mounted_here(cx, id) => force,
+        TearDown::Unstage if snapshot.mounts().map_or(true, |mounts| mounts.is_empty()) => force,
         TearDown::Unstage => advise("{} and then {}", [release, force]),
         TearDown::Unpublish(_) => release,
     };
@@ -146,26 +142,29 @@ mod tests {
         made_up.drive(|cx| ask(cx))
     }
 
+    fn refused(cx: &Context<'_>, what: &TearDown) -> Result<()> {
+        refuse(&Snapshot::of(cx, Some(&id())), what, "a pod runs")
+    }
+
     #[test]
     fn a_refusal_is_remembered_until_the_tear_down_passes() {
         asked(GuardMode::Enforce, &[], |cx| {
-            let refuse = |what| refuse(cx, Some(&id()), what, "a pod runs");
-            let refused =
+            let kept =
                 || cx.store.records.load(&id()).guard.refused.into_keys().collect::<Vec<_>>();
-            let first = refuse(&TearDown::Unstage).unwrap_err();
+            let first = refused(cx, &TearDown::Unstage).unwrap_err();
             assert_eq!((first.kind, first.is_repeated), (Kind::Guarded, false));
-            assert!(refuse(&TearDown::Unstage).unwrap_err().is_repeated);
-            refuse(&TearDown::Detach).unwrap_err();
-            passed(cx, None, &TearDown::Detach);
-            assert_eq!(refused(), [TearDown::Unstage, TearDown::Detach]);
-            passed(cx, Some(&id()), &TearDown::Unstage);
-            assert_eq!(refused(), [TearDown::Detach]);
+            assert!(refused(cx, &TearDown::Unstage).unwrap_err().is_repeated);
+            refused(cx, &TearDown::Detach).unwrap_err();
+            passed(&Snapshot::of(cx, None), &TearDown::Detach);
+            assert_eq!(kept(), [TearDown::Unstage, TearDown::Detach]);
+            passed(&Snapshot::of(cx, Some(&id())), &TearDown::Unstage);
+            assert_eq!(kept(), [TearDown::Detach]);
             end_refusals(cx, &id(), &[TearDown::Unstage, TearDown::Detach]);
-            assert_eq!(refused(), []);
+            assert_eq!(kept(), []);
             assert_eq!(cx.store.records.load(&id()).guard.refusals, 3, "they are counted for good");
         });
         asked(GuardMode::Warn, &[], |cx| {
-            assert_eq!(refuse(cx, Some(&id()), &TearDown::Detach, "a pod runs"), Ok(()));
+            assert_eq!(refused(cx, &TearDown::Detach), Ok(()));
             assert!(!cx.store.records.has(&id()).unwrap());
         });
     }
@@ -173,7 +172,9 @@ mod tests {
     #[test]
     fn a_refusal_names_what_a_person_can_do_where_the_volume_is_mounted_and_where_it_is_not() {
         let way = |what: &TearDown, id: Option<&VolumeId>, lines: &[&str]| {
-            asked(GuardMode::Enforce, lines, |cx| way_out_of(cx, what, id).to_string())
+            asked(GuardMode::Enforce, lines, |cx| {
+                way_out_of(&Snapshot::of(cx, id), what).to_string()
+            })
         };
         let (mounted, id) = ("40 20 7:5 / /x rw - ext4 /dev/incloud-disk/v-1 rw", id());
         let pod = TearDown::Unpublish(ConsumerId::parse("a").unwrap());

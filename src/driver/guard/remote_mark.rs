@@ -12,6 +12,7 @@ use crate::model::record::{MarkRecord, VolumeRecord};
 use crate::model::report::tear_down::TearDown;
 use crate::ports::clock::{Deadline, since_boot};
 use crate::ports::cloud::{CloudVolume, Note, ServerState};
+use crate::snapshot::Snapshot;
 use std::time::Duration;
 
 /// A mount does not wait longer for the cloud to take note of it.
@@ -323,7 +324,7 @@ pub(crate) fn guard_by_mark(
     }
     let name = view.name.unwrap_or_default();
     let reason = format!("server {server} ({name}, {}) has the volume mounted", view.word);
-    refusal::refuse(cx, Some(&state.id), &TearDown::Detach, &reason)
+    refusal::refuse(&Snapshot::of(cx, Some(&state.id)), &TearDown::Detach, &reason)
 }
 
 fn leaves_marks(cx: &Context<'_>) -> bool {

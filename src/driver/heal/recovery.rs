@@ -19,6 +19,7 @@ use crate::model::record::{NamespaceSign, Switching, VolumeRecord};
 use crate::ports::clock::Deadline;
 use crate::ports::host::{Keeper, SwitchRequest};
 use crate::ports::store::Locked;
+use crate::snapshot::Snapshot;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -176,9 +177,10 @@ pub(crate) fn end_leftovers(cx: &Context<'_>, id: &VolumeId) {
 }
 
 /// Removes the volume's link from `/dev`, if it is no longer mounted. The caller holds its lock.
-pub(crate) fn remove_link(cx: &Context<'_>, id: &VolumeId) {
+pub(crate) fn remove_link(snapshot: &Snapshot<'_>) {
+    let Snapshot { cx, id: Some(id), .. } = *snapshot else { return };
     if cx.host.devices.has_link(id)
-        && cx.host.mounts.table().is_ok_and(|table| labelled(&table, id).next().is_none())
+        && snapshot.table().is_ok_and(|table| labelled(table, id).next().is_none())
     {
         cx.host.devices.remove_link(id);
     }
@@ -194,7 +196,7 @@ pub fn end_all_leftovers(cx: &Context<'_>) {
             continue;
         };
         end_leftovers(cx, &id);
-        remove_link(cx, &id);
+        remove_link(&Snapshot::of(cx, Some(&id)));
         // Where nothing is healed nothing else puts it right before the next call.
         if cx.policy.heal == HealMode::Off {
             set_back(cx, &id);

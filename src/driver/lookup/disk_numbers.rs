@@ -1,7 +1,6 @@
 //! The numbers under which a volume lives or lived: its disk now, and those of its disks that are gone.
 
 use crate::context::Context;
-use crate::lookup::find_disk;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -11,52 +10,8 @@ use crate::model::mount::label;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
 use crate::model::record::VolumeRecord;
-use crate::shield;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// The numbers under which the volume's file system lives: mounted, now, and before its disk
-/// came back under another letter. A number that went to another disk since is not it.
-pub(crate) fn numbers_of(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
-    mounted: &[DeviceNumber],
-) -> Vec<DeviceNumber> {
-    let table = if id.is_some() { cx.host.mounts.table() } else { Ok(MountTable::default()) };
-    numbers_by(cx, id, mounted, table.as_ref().map_err(Clone::clone))
-}
-
-/// The volume's device numbers by a mount table that was read for this question.
-pub(crate) fn numbers_by(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
-    mounted: &[DeviceNumber],
-    table: Result<&MountTable>,
-) -> Vec<DeviceNumber> {
-    let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
-    if let Some(id) = id {
-        numbers.extend(known_dead_numbers_of(cx, id, table));
-        if let Ok(Some(disk)) = find_disk::find_disk(cx, id) {
-            numbers.insert(disk.number);
-        }
-        // While it waits it shows no serial, and its mounts are the volume's all the same.
-        numbers.extend(shield::number_of(cx, id));
-    }
-    numbers.into_iter().collect()
-}
-
-/// The numbers of dead disks on which mounts of this very volume stand, as far as they are known.
-pub(crate) fn known_dead_numbers_of(
-    cx: &Context<'_>,
-    id: &VolumeId,
-    table: Result<&MountTable>,
-) -> Vec<DeviceNumber> {
-    let dead = table.and_then(|table| dead_numbers_of(cx, id, table));
-    dead.unwrap_or_else(|error| {
-        tracing::debug!(%error, "the numbers before are not known");
-        Vec::new()
-    })
-}
 
 pub(crate) fn all_gone(cx: &Context<'_>, numbers: &[DeviceNumber]) -> &'static str {
     let gone = numbers.iter().all(|number| cx.host.devices.is_gone(*number).unwrap_or(false));
@@ -198,19 +153,6 @@ fn ext_ids(cx: &Context<'_>) -> Result<BTreeMap<DeviceNumber, u64>> {
             format!("which file systems are mounted cannot be told from here: {why}"),
         )),
     }
-}
-
-pub(crate) fn own_mounts(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<Mount>> {
-    let table = cx.host.mounts.table()?;
-    let numbers = numbers_by(cx, Some(id), &[], Ok(&table));
-    let ours = table.mounts().iter().filter(|mount| numbers.contains(&mount.disk));
-    Ok(ours.cloned().collect())
-}
-
-pub(crate) fn is_mounted_here(cx: &Context<'_>, id: &VolumeId) -> bool {
-    let Ok(table) = cx.host.mounts.table() else { return false };
-    let numbers = numbers_by(cx, Some(id), &[], Ok(&table));
-    table.mounts().iter().any(|one| numbers.contains(&one.disk))
 }
 
 /// The mounts that say they are the volume's.

@@ -3,12 +3,13 @@ use crate::context::Context;
 use crate::guard::free_disks::{self, DiskState};
 use crate::guard::{flush, remote_mark};
 use crate::heal::recovery;
-use crate::lookup::{disk_numbers, locking};
+use crate::lookup::locking;
 use crate::model::error::{Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::Answer;
 use crate::ownership::words;
 use crate::shield;
+use crate::snapshot::Snapshot;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,7 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Everything on this machine that stops to work when the volume goes, in words.
 #[must_use]
 pub fn what_would_break(cx: &Context<'_>, id: &VolumeId) -> Vec<String> {
-    let mut all: Vec<String> = disk_numbers::own_mounts(cx, id)
+    let snapshot = Snapshot::of(cx, Some(id));
+    let mut all: Vec<String> = snapshot
+        .mounts()
         .unwrap_or_default()
         .iter()
         .map(|mount| format!("the mount at {}", mount.target.display()))
@@ -38,8 +41,7 @@ pub fn what_would_break(cx: &Context<'_>, id: &VolumeId) -> Vec<String> {
         let (what, open) = if state.waits() { ("waits in", "") } else { ("has", " open") };
         all.push(format!("what {what} the map {name}{open}, which {}", state.words()));
     }
-    let numbers = disk_numbers::numbers_of(cx, Some(id), &[]);
-    match cx.host.census.device_users(&numbers) {
+    match cx.host.census.device_users(&snapshot.numbers(&[])) {
         Answer::Told(users) => {
             all.extend(words::all_of(&users));
             let hidden = users.untold.iter().filter(|one| one.way_out.is_some());
@@ -72,8 +74,9 @@ pub fn release(cx: &Context<'_>, id: &VolumeId) -> Result<Released> {
     cx.host.shield.end_wait(id)?;
     recovery::end_leftovers(cx, id);
     let mut released = Released::default();
-    let mut mounts = disk_numbers::own_mounts(cx, id)?;
-    let disks = free_disks::disks_of(cx, Some(id), &[]).unwrap_or_default();
+    let snapshot = Snapshot::of(cx, Some(id));
+    let mut mounts = snapshot.mounts()?;
+    let disks = free_disks::disks_of(&snapshot, &[]).unwrap_or_default();
     // What was mounted last goes first: pods before the global folder.
     mounts.reverse();
     for mount in mounts {
@@ -84,19 +87,19 @@ pub fn release(cx: &Context<'_>, id: &VolumeId) -> Result<Released> {
         // What is lost is lost, and the person wants it unmounted; but it is told.
         if !cx.host.devices.is_gone(mount.disk).unwrap_or(false)
             && let Err(error) =
-                flush::flush_if_last(cx, &cx.host.mounts.table()?, &mount, Some(id), soon())
+                flush::flush_if_last(cx, &cx.host.mounts.table()?, mount, Some(id), soon())
         {
             tracing::error!(volume = %id, %error, "written data is lost");
             released.lost.get_or_insert(error.cause);
         }
-        if let Err(error) = cx.host.mounts.unmount(&mount, soon()) {
+        if let Err(error) = cx.host.mounts.unmount(mount, soon()) {
             if !matches!(error.kind, Kind::Busy | Kind::Timeout) {
                 return Err(error);
             }
             tracing::warn!(volume = %id, %error, "busy: its users keep what they hold");
             let is_there = cx.host.mounts.table()?.mounts().iter().any(|one| one.id == mount.id);
             if is_there {
-                cx.host.mounts.unmount_dead(&mount, soon())?;
+                cx.host.mounts.unmount_dead(mount, soon())?;
             }
         }
         released.folders.push(folder.clone());
@@ -106,7 +109,7 @@ pub fn release(cx: &Context<'_>, id: &VolumeId) -> Result<Released> {
         record.mounts.is_unpublished_everywhere();
         record.guard.refused.clear();
     })?;
-    recovery::remove_link(cx, id);
+    recovery::remove_link(&Snapshot::of(cx, Some(id)));
     // Who kept what it held has the disk still: then the mark in the cloud stays, and goes with
     // a later call, or by the timer.
     remote_mark::unmark_mounted(cx, id);

@@ -12,13 +12,14 @@ use crate::model::ids::{ConsumerId, VolumeId, VolumeName};
 use crate::model::mount::folders_let_go::LetGoes;
 use crate::model::mount::layout::{PublishTarget, StageTarget, Target};
 use crate::model::mount::mount_place::Look;
-use crate::model::mount::mountinfo::{Mount, MountTable};
+use crate::model::mount::mountinfo::Mount;
 use crate::model::record::VolumeRecord;
 use crate::model::report::tear_down::TearDown;
 use crate::operation::Outcome;
 use crate::ownership::mount_place;
 use crate::ports::host::Hidden;
 use crate::ports::store::Lock;
+use crate::snapshot::{Renewal, Snapshot};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -60,16 +61,12 @@ struct DisksToFree {
 
 impl DisksToFree {
     /// Asked before the unmount: afterwards only the record tells which disks they were.
-    fn of(
-        cx: &Context<'_>,
-        id: Option<&VolumeId>,
-        table: &MountTable,
-        folder: &Path,
-    ) -> Result<Self> {
-        let disks: Vec<_> = table.at(folder).map(|mount| mount.disk).collect();
-        let has_its_own = |mount: &&Mount| mount.number != mount.disk;
-        let numbers = table.at(folder).filter(has_its_own).map(|mount| mount.number).collect();
-        Ok(Self { disks: free_disks::disks_of(cx, id, &disks)?, numbers })
+    fn of(snapshot: &Snapshot<'_>, folder: &Path) -> Result<Self> {
+        let mounts: Vec<_> = snapshot.table()?.at(folder).collect();
+        let disks: Vec<_> = mounts.iter().map(|mount| mount.disk).collect();
+        let has_its_own = mounts.iter().filter(|mount| mount.number != mount.disk);
+        let numbers = has_its_own.map(|mount| mount.number).collect();
+        Ok(Self { disks: free_disks::disks_of(snapshot, &disks)?, numbers })
     }
 }
 
@@ -78,9 +75,6 @@ struct Begun {
     folder: PathBuf,
     /// Nothing where a mount is left whose disk is gone and of which there is no record.
     id: Option<VolumeId>,
-    /// The mount table before the lock was taken.
-    table: MountTable,
-    is_mounted: bool,
     _lock: Option<Lock>,
 }
 
@@ -94,7 +88,13 @@ pub fn unpublish(
     let Some(begun) = begin(cx, volume, folder, Requester::Orchestrator)? else {
         return Ok(Outcome::Already);
     };
-    let outcome = unmount_consumer(cx, &begun, consumer)?;
+    let mut snapshot = Snapshot::of(cx, begun.id.as_ref());
+    let look = snapshot.look(&begun.folder)?;
+    let outcome = if cx.policy.guard.is_on() {
+        unmount_consumer(&mut snapshot, &begun.folder, &look, consumer)?
+    } else {
+        unmount_all(&mut snapshot, &begun.folder, look)?
+    };
     if let Some(id) = &begun.id {
         refusal::end_refusals(cx, id, &[TearDown::Unpublish(consumer.clone())]);
         remember(cx, id, |record| record.mounts.is_unpublished(consumer, &folder.below));
@@ -127,7 +127,9 @@ fn unstage_for(
         return Ok(Outcome::Already);
     };
     let (folder, id) = (begun.folder.as_path(), begun.id.as_ref());
-    if let Some(id) = id.filter(|_| begun.is_mounted) {
+    let mut snapshot = Snapshot::of(cx, id);
+    let look = snapshot.look(folder)?;
+    if let Some(id) = id.filter(|_| look.is_mounted()) {
         // A UUID that is not its id would be taken for another volume's.
         if let Occupant::Named(name, _) = volume
             && name.as_volume_id().is_some()
@@ -138,22 +140,20 @@ fn unstage_for(
         cx.host.shield.before_unmount(cx, id)?;
     }
     let is_guarded = cx.policy.guard.is_on();
-    let to_free = is_guarded.then(|| DisksToFree::of(cx, id, &begun.table, folder)).transpose()?;
+    let to_free = is_guarded.then(|| DisksToFree::of(&snapshot, folder)).transpose()?;
     let outcome = match &to_free {
-        Some(to_free) => unmount_stage(cx, &begun, to_free)?,
-        None => unmount_all(cx, folder, id)?,
+        Some(to_free) => unmount_stage(&mut snapshot, folder, &look, to_free)?,
+        None => unmount_all(&mut snapshot, folder, look)?,
     };
     cx.host.mounts.tidy_exchange(folder);
-    if let Some(id) = id {
-        recovery::remove_link(cx, id);
-    }
+    recovery::remove_link(&snapshot);
     let mut is_free = match &to_free {
-        Some(DisksToFree { disks, numbers }) => free_disks::must_be_free(cx, id, disks, numbers),
+        Some(DisksToFree { disks, numbers }) => free_disks::must_be_free(&snapshot, disks, numbers),
         None => Ok(false),
     };
     if let Some(id) = id {
         if is_free.is_ok()
-            && let Err(error) = guard::take_off_map(cx, id, &TearDown::Unstage)
+            && let Err(error) = guard::take_off_map(&snapshot, id, &TearDown::Unstage)
         {
             is_free = Err(error);
         }
@@ -223,7 +223,7 @@ fn begin(
         recovery::end_leftovers(cx, id);
         recovery::set_back_for_good(cx, id);
     }
-    Ok(Some(Begun { folder, id, table: stands.table, is_mounted, _lock: lock }))
+    Ok(Some(Begun { folder, id, _lock: lock }))
 }
 
 /// The record may name a mount that is gone since a reboot: it is put right either way.
@@ -237,89 +237,87 @@ fn remember(cx: &Context<'_>, id: &VolumeId, change: impl FnOnce(&mut VolumeReco
     remote_mark::unmark_mounted(cx, id);
 }
 
-/// What is mounted there now. Who had the lock before may have mounted, or taken off, what was seen without it.
-fn look_again(cx: &Context<'_>, begun: &Begun) -> Result<Look> {
-    let look = cx.host.mounts.standing_at(&begun.folder)?;
-    if look.top()?.is_some() {
-        mount_place::refuse_strangers_on_top(cx, begun.id.as_ref(), &look)?;
-    }
-    Ok(look)
-}
-
 /// Asks the guard, unmounts, and looks again: a container may have started in between, and got
 /// the mount from this very folder. Then ends the copies that keep the disk.
-fn unmount_stage(cx: &Context<'_>, begun: &Begun, to_free: &DisksToFree) -> Result<Outcome> {
-    let (folder, id) = (begun.folder.as_path(), begun.id.as_ref());
-    let look = look_again(cx, begun)?;
-    let outcome = match look.top()? {
-        None => Outcome::Already,
-        Some(_) => unmount_guarded(cx, folder, id, &look)?,
+fn unmount_stage(
+    snapshot: &mut Snapshot<'_>,
+    folder: &Path,
+    look: &Look,
+    to_free: &DisksToFree,
+) -> Result<Outcome> {
+    let outcome = if look.top()?.is_some() {
+        mount_place::refuse_strangers_on_top(snapshot, look)?;
+        unmount_guarded(snapshot, folder)?;
+        Outcome::Done
+    } else {
+        Outcome::Already
     };
-    leaked_copies::end_views_left(cx, id, folder, (&to_free.disks, &to_free.numbers), outcome)?;
+    leaked_copies::end_views_left(snapshot, folder, (&to_free.disks, &to_free.numbers), outcome)?;
     Ok(outcome)
 }
 
-fn unmount_guarded(
-    cx: &Context<'_>,
-    folder: &Path,
-    id: Option<&VolumeId>,
-    look: &Look,
-) -> Result<Outcome> {
-    let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
-    let mut views = leaked_copies::guard_stage(cx, id, &look.table, &mounted)?;
-    unmount_all(cx, folder, id)?;
+fn unmount_guarded(snapshot: &mut Snapshot<'_>, folder: &Path) -> Result<()> {
+    let mounted = numbers_at(snapshot, folder)?;
+    let mut views = leaked_copies::guard_stage(snapshot, &mounted)?;
+    let look = snapshot.look_again(folder, Renewal::Consented)?;
+    unmount_all(snapshot, folder, look)?;
     failpoints::step("unmount.own");
     if views.has_peers {
-        // What was read before shows mounts that are off by now.
-        let now = cx.host.mounts.table()?;
-        views.add(leaked_copies::guard_stage(cx, id, &now, &mounted)?);
+        views.add(leaked_copies::guard_stage(snapshot, &mounted)?);
     }
-    leaked_copies::end_views(cx, id, &TearDown::Unstage, &mounted, &views)?;
-    Ok(Outcome::Done)
+    leaked_copies::end_views(snapshot, &TearDown::Unstage, &mounted, &views)
 }
 
-fn unmount_consumer(cx: &Context<'_>, begun: &Begun, consumer: &ConsumerId) -> Result<Outcome> {
-    let (folder, id) = (begun.folder.as_path(), begun.id.as_ref());
-    if !cx.policy.guard.is_on() {
-        return unmount_all(cx, folder, id);
-    }
-    let look = look_again(cx, begun)?;
+fn unmount_consumer(
+    snapshot: &mut Snapshot<'_>,
+    folder: &Path,
+    look: &Look,
+    consumer: &ConsumerId,
+) -> Result<Outcome> {
     let Some(top) = look.top()? else { return Ok(Outcome::Already) };
-    let mounted: Vec<_> = look.table.at(folder).map(|mount| mount.number).collect();
-    let_go_of_folder(cx, &look, top, &ConsumerFolder { id, consumer, folder, mounted: &mounted })
+    mount_place::refuse_strangers_on_top(snapshot, look)?;
+    let mounted = numbers_at(snapshot, folder)?;
+    let_go_of_folder(snapshot, look, top, &ConsumerFolder { consumer, folder, mounted: &mounted })
+}
+
+fn numbers_at(snapshot: &Snapshot<'_>, folder: &Path) -> Result<Vec<DeviceNumber>> {
+    Ok(snapshot.table()?.at(folder).map(|mount| mount.number).collect())
 }
 
 /// Unmounts a consumer's folder, which takes nothing from its processes; what it took all the
 /// same comes back.
 fn let_go_of_folder(
-    cx: &Context<'_>,
+    snapshot: &mut Snapshot<'_>,
     look: &Look,
     top: &Mount,
     one: &ConsumerFolder<'_>,
 ) -> Result<Outcome> {
-    let kept = letting_go::guard_folder(cx, one, &look.table)?;
-    let noted = one.id.filter(|_| !kept.is_empty());
+    let Snapshot { cx, id, .. } = *snapshot;
+    let kept = letting_go::guard_folder(snapshot, one)?;
+    let noted = id.filter(|_| !kept.is_empty());
     if let Some(id) = noted {
         letting_go::note_letting_go(cx, id, one.consumer);
     }
     let copy = cx.host.mounts.copy_of(top);
     failpoints::step("unmount.guarded");
-    let unmounted = unmount_all(cx, one.folder, one.id);
-    let done = unmounted.map_err(|error| letting_go::refuse_who_is_in_the_way(cx, one, error));
+    let now = snapshot.look_again(one.folder, Renewal::Consented);
+    let unmounted = now.and_then(|look| unmount_all(snapshot, one.folder, look));
+    let done =
+        unmounted.map_err(|error| letting_go::refuse_who_is_in_the_way(snapshot, one, error));
     let done = done.and_then(|outcome| {
-        let again = letting_go::look_again(cx, one, &kept);
+        let again = letting_go::look_again(snapshot, one, &kept);
         if again.is_err() {
             put_back(cx, copy, look, top, one)?;
         }
         again.map(|has_it| (outcome, has_it))
     });
-    match (&done, one.id) {
+    match (&done, id) {
         (Ok((_, true)), Some(id)) => {
             // Who came to have it in between was not told of before.
             if noted.is_none() {
                 letting_go::note_letting_go(cx, id, one.consumer);
             }
-            let label = letting_go::label(cx, id, one.consumer).filter(|label| !label.is_empty());
+            let label = letting_go::label(snapshot, one.consumer).filter(|label| !label.is_empty());
             let whose = label.unwrap_or_else(|| one.consumer.to_string());
             tracing::warn!(volume = %id, pod = %one.consumer, whose, "let go of the folder: the pod keeps the volume");
         }
@@ -352,12 +350,11 @@ fn put_back(
 }
 
 /// Takes off every mount that is stacked at the folder, top first.
-fn unmount_all(cx: &Context<'_>, folder: &Path, id: Option<&VolumeId>) -> Result<Outcome> {
+fn unmount_all(snapshot: &mut Snapshot<'_>, folder: &Path, mut look: Look) -> Result<Outcome> {
+    let Snapshot { cx, id, .. } = *snapshot;
     let mut outcome = Outcome::Already;
-    loop {
-        let look = cx.host.mounts.standing_at(folder)?;
-        let Some(mount) = look.top()? else { return Ok(outcome) };
-        mount_place::refuse_strangers_on_top(cx, id, &look)?;
+    while let Some(mount) = look.top()? {
+        mount_place::refuse_strangers_on_top(snapshot, &look)?;
         if cx.host.devices.is_gone(mount.disk)? {
             tracing::warn!(folder = %folder.display(), number = %mount.disk, "the mount's disk is gone: unmounted, whatever uses it");
             cx.host.mounts.unmount_dead(mount, cx.deadline)?;
@@ -367,7 +364,9 @@ fn unmount_all(cx: &Context<'_>, folder: &Path, id: Option<&VolumeId>) -> Result
         }
         failpoints::step("unmount.one");
         outcome = Outcome::Done;
+        look = snapshot.look_again(folder, Renewal::Unmounted)?;
     }
+    Ok(outcome)
 }
 
 fn unmount_one(cx: &Context<'_>, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
@@ -390,8 +389,12 @@ fn report_left_over(cx: &Context<'_>, volume: Occupant<'_>, folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fakes::{FakeCloud, FakeDevices, MadeUp};
+    use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, MadeUp};
     use std::cell::Cell;
+
+    fn target() -> StageTarget {
+        StageTarget(Target { root: "/k".into(), below: "stages/pv-1".into() })
+    }
 
     /// Else a call that mounts meanwhile would be unmounted without its lock, as of no volume.
     #[test]
@@ -404,8 +407,44 @@ mod tests {
             Ok(None)
         };
         let name = VolumeName::parse("pv-1").unwrap();
-        let target = StageTarget(Target { root: "/k".into(), below: "stages/pv-1".into() });
-        let done = made_up.drive(|cx| unstage(cx, Occupant::Named(&name, &find), &target));
+        let done = made_up.drive(|cx| unstage(cx, Occupant::Named(&name, &find), &target()));
         assert_eq!((done, looks_before.get()), (Ok(Outcome::Already), Some(1)));
+    }
+
+    /// What became of an unmount for good, and which mounts it took off, where the tables are read in this order.
+    fn unstaged(tables: &[&[&str]]) -> (Result<Outcome>, Vec<u32>) {
+        let devices = FakeDevices::default().with("vda", 1, "v-1").with("vdb", 1, "v-2");
+        let (cloud, mounts) = (FakeCloud::default(), FakeMounts::in_turn(tables));
+        let made_up = MadeUp { mounts, ..MadeUp::with(&cloud, &devices) };
+        let id = VolumeId::parse("v-1").unwrap();
+        let done = made_up.drive(|cx| unstage(cx, Occupant::Exactly(&id), &target()));
+        (done, made_up.mounts.unmounted.take())
+    }
+
+    const ROOT: &str = "20 1 254:0 / / rw - ext4 d rw";
+    const ITS: &str = "40 20 253:0 / /k/stages/pv-1 rw - ext4 d rw";
+    const ON_IT: &str = "41 40 253:0 / /k/stages/pv-1 rw - ext4 d rw";
+    const ANOTHERS_ON_IT: &str = "42 40 253:16 / /k/stages/pv-1 rw - ext4 e rw";
+
+    #[test]
+    fn what_was_mounted_or_unmounted_before_the_lock_was_had_counts() {
+        assert_eq!(unstaged(&[&[ROOT], &[ROOT, ITS], &[ROOT, ITS], &[ROOT]]).1, [40]);
+        assert_eq!(unstaged(&[&[ROOT, ITS], &[ROOT]]), (Ok(Outcome::Already), vec![]));
+    }
+
+    #[test]
+    fn a_mount_that_went_with_a_copy_is_not_unmounted_again() {
+        let tables: [&[&str]; 3] = [&[ROOT, ITS], &[ROOT, ITS], &[ROOT]];
+        assert_eq!(unstaged(&tables), (Ok(Outcome::Done), vec![]));
+    }
+
+    #[test]
+    fn each_mount_at_the_folder_is_unmounted_and_what_shows_then_is_judged_anew() {
+        let stacked: &[&str] = &[ROOT, ITS, ON_IT];
+        let (done, unmounted) = unstaged(&[stacked, stacked, stacked, &[ROOT, ITS], &[ROOT]]);
+        assert_eq!((done, unmounted), (Ok(Outcome::Done), vec![41, 40]));
+        let (done, unmounted) =
+            unstaged(&[stacked, stacked, stacked, &[ROOT, ITS, ANOTHERS_ON_IT]]);
+        assert_eq!((done.unwrap_err().kind, unmounted), (Kind::Refused, vec![41]));
     }
 }

@@ -5,27 +5,27 @@ pub(crate) mod mount_place;
 pub(crate) mod words;
 
 use crate::context::Context;
-use crate::lookup::disk_numbers;
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::{ConsumerId, VolumeId};
 use crate::model::mount::disk_users::{Answer, Holder, PodUsers};
 use crate::model::mount::ownership::{Machine, NamespaceRole};
+use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 
 /// The processes of a pod that have the volume, in whatever cgroup they run.
 pub(super) fn holders_of(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
+    snapshot: &Snapshot<'_>,
     pod: &ConsumerId,
     numbers: &[DeviceNumber],
 ) -> Answer<Vec<Holder>> {
+    let cx = snapshot.cx;
     let own = match cx.host.census.own_namespace() {
         Ok(own) => own,
         Err(error) => return Answer::CannotTell(error.cause),
     };
     match cx.host.census.pod_users(pod, numbers, own) {
         Answer::Told(PodUsers { holders, has_cgroup: false }) if holders.is_empty() => {
-            holders_outside_cgroups(cx, id, pod, numbers)
+            holders_outside_cgroups(snapshot, pod, numbers)
         }
         Answer::Told(found) => Answer::Told(found.holders),
         Answer::CannotTell(why) => Answer::CannotTell(why),
@@ -35,11 +35,11 @@ pub(super) fn holders_of(
 /// Where kubelet makes no cgroups for pods (`--cgroups-per-qos=false`), a container that has the
 /// volume and is no other pod's may be this one's.
 fn holders_outside_cgroups(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
+    snapshot: &Snapshot<'_>,
     pod: &ConsumerId,
     numbers: &[DeviceNumber],
 ) -> Answer<Vec<Holder>> {
+    let cx = snapshot.cx;
     let uses = match cx.host.census.namespaces_with(numbers) {
         Answer::Told(uses) => uses,
         Answer::CannotTell(why) => return Answer::CannotTell(why),
@@ -51,7 +51,7 @@ fn holders_outside_cgroups(
         Ok(table) => table,
         Err(error) => return Answer::CannotTell(error.cause),
     };
-    let record = id.map(|id| cx.store.records.load(id));
+    let record = snapshot.record();
     let machine = Machine::new(cx.faces, &table, record.as_ref(), numbers);
     let given = uses.namespaces.iter();
     let given = given.filter(|one| machine.role(one) == NamespaceRole::Claim);
@@ -69,8 +69,8 @@ fn holders_outside_cgroups(
 
 /// Whether a process of the pod has the volume still; where that cannot be told it may.
 pub(crate) fn may_have_it(cx: &Context<'_>, id: &VolumeId, pod: &ConsumerId) -> bool {
-    let numbers = disk_numbers::numbers_of(cx, Some(id), &[]);
-    match holders_of(cx, Some(id), pod, &numbers) {
+    let snapshot = Snapshot::of(cx, Some(id));
+    match holders_of(&snapshot, pod, &snapshot.numbers(&[])) {
         Answer::Told(holders) => !holders.is_empty(),
         Answer::CannotTell(_) => true,
     }

@@ -2,7 +2,7 @@
 //! the folder's path leads to. Every call that works on a folder asks here.
 
 use crate::context::Context;
-use crate::lookup::{disk_numbers, disk_owner, find_disk};
+use crate::lookup::disk_owner;
 use crate::model::disk::contents::FsType;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Kind, Result};
@@ -11,7 +11,7 @@ use crate::model::mount::label;
 use crate::model::mount::layout::Target;
 use crate::model::mount::mount_place::{Covered, Look, Stands};
 use crate::model::mount::mountinfo::{Mount, MountTable};
-use std::collections::BTreeSet;
+use crate::snapshot::Snapshot;
 use std::path::{Path, PathBuf};
 
 /// The volume's mount at the folder, if there is one. What is seen there must be the volume's disk.
@@ -119,22 +119,18 @@ pub(crate) fn refuse_if_it_stands_elsewhere(
 /// Everything that is stacked at a folder may be taken off, top first, if the upper ones are
 /// the volume's as the lower ones are. Where a stranger's mount lies on the volume's, what was
 /// written there is the stranger's to keep.
-pub(crate) fn refuse_strangers_on_top(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
-    look: &Look,
-) -> Result<()> {
+pub(crate) fn refuse_strangers_on_top(snapshot: &Snapshot<'_>, look: &Look) -> Result<()> {
     let Some(top) = look.top()? else { return Ok(()) };
     let Stands::Mount { beneath, .. } = &look.stands else { return Ok(()) };
     if beneath.iter().all(|below| below.number == top.number) {
         return Ok(());
     }
-    let numbers = own_numbers(cx, id, &look.table);
+    let numbers = snapshot.numbers(&[]);
     let is_volumes = |mount: &Mount| -> Result<bool> {
         Ok(numbers.contains(&mount.disk)
-            || match id {
+            || match snapshot.id {
                 Some(id) => label::owner_of(mount).as_ref() == Some(id),
-                None => disk_owner::volume_of(cx, mount)?.is_some(),
+                None => disk_owner::volume_of(snapshot.cx, mount)?.is_some(),
             })
     };
     // From the top down: a stranger's that lies on one of the volume's.
@@ -147,19 +143,6 @@ pub(crate) fn refuse_strangers_on_top(
         }
     }
     Ok(())
-}
-
-/// The numbers of the volume's disks, those that are gone included.
-fn own_numbers(
-    cx: &Context<'_>,
-    id: Option<&VolumeId>,
-    table: &MountTable,
-) -> BTreeSet<DeviceNumber> {
-    let Some(id) = id else { return BTreeSet::new() };
-    let mut numbers: BTreeSet<_> =
-        disk_numbers::dead_numbers_of(cx, id, table).unwrap_or_default().into_iter().collect();
-    numbers.extend(find_disk::find_disk(cx, id).ok().flatten().map(|disk| disk.number));
-    numbers
 }
 
 /// Why a mount's path does not lead to it, and the command that ends it; nothing if it does, or

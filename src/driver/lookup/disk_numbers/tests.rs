@@ -3,6 +3,7 @@ use crate::fakes::{FakeCloud, FakeDevices, FakeMounts, FakeNamespaces, MadeUp, b
 use crate::model::ids::ConsumerId;
 use crate::model::mount::disk_users::Untold;
 use crate::model::record::{DiskMoment, Staged};
+use crate::snapshot::Snapshot;
 
 const UUID: &str = "00010203-0405-0607-0809-0a0b0c0d0e0f";
 
@@ -56,12 +57,9 @@ fn a_volume_lives_at_its_disk_and_at_dead_ones_that_its_mounts_stand_on() {
     let ours = line(5, "/dev/incloud-disk/v-1");
     let all = |own: &[String]| {
         asked((&[], own), FakeNamespaces::default(), |cx| {
-            let dead = known_dead_numbers_of(
-                cx,
-                &its(),
-                cx.host.mounts.table().as_ref().map_err(Clone::clone),
-            );
-            (numbers_of(cx, Some(&its()), &[number(9)]), dead)
+            let id = its();
+            let snapshot = Snapshot::of(cx, Some(&id));
+            (snapshot.numbers(&[number(9)]), snapshot.dead_numbers())
         })
     };
     let now = DeviceNumber { major: 253, minor: 0 };
