@@ -3,7 +3,7 @@
 //! A time wobbles with the machine; what is counted here does not. docs/speed.md has the times.
 
 use crate::checks::{number_of, only_mount_at};
-use crate::scene::{Scene, scene};
+use crate::scene::scene;
 use crate::support::counter::{Counted, KernelCall, count};
 use crate::support::{DISK, Node, skip};
 use crate::volume::{Call, POD, Volume};
@@ -90,7 +90,7 @@ pub(crate) fn node() -> Node {
     node
 }
 
-fn counted(program: &Path, node: &Node, call: &Call) -> Counted {
+pub(crate) fn counted(program: &Path, node: &Node, call: &Call) -> Counted {
     let mut command = Command::new(program);
     command.args(call).env("INCLOUD_DISK_CONFIG", node.config_path());
     count(command).expect("it was tried before")
@@ -266,26 +266,12 @@ fn that_stay(counted: &Counted) -> impl Fn(&&KernelCall) -> bool {
 }
 
 /// How often this machine's own mount table is read from its beginning.
-fn readings(counted: &Counted) -> usize {
+pub(crate) fn readings(counted: &Counted) -> usize {
     let is_own = |call: &&KernelCall| {
         let path = call.path.as_deref();
         call.opens && path.is_some_and(|path| path.ends_with("thread-self/mountinfo"))
     };
     counted.calls.iter().filter(that_stay(counted)).filter(is_own).count()
-}
-
-/// A question of the census reads the table once, and the guard looks anew only where it must: before it has the lock, with
-/// it, by the census, to judge what that found, and at the end for the way out that it tells.
-#[test]
-fn a_guard_that_refuses_reads_its_own_mount_table_five_times() {
-    needs!(pods, tracer);
-    let Scene { node, volume, pod, container } = scene().idle().start();
-    // Now and then another test's mounts make it look once more.
-    let found = (0..5).map(|_| counted(Path::new(DISK), &node, &volume.unstage()));
-    let found: Vec<_> = found.inspect(|one| assert!(one.text.contains("still run"))).collect();
-    let least = found.iter().map(readings).min();
-    volume.ends_with(&pod, container);
-    assert_eq!(least, Some(5));
 }
 
 /// A heal asks for each mount alone what the whole table would say: with more mounts of this machine it reads that

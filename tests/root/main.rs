@@ -31,6 +31,7 @@ mod attacks;
 mod blank;
 mod budgets;
 mod census;
+mod counts;
 mod covered;
 mod crash;
 mod current_kubelet;
