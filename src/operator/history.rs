@@ -124,24 +124,13 @@ fn refused_of(record: &VolumeRecord, now: Millis) -> Option<Entry> {
     };
     let all: Vec<_> = current.iter().map(one).collect();
     let span = timestamp::duration((now / 1000).saturating_sub(since) * 1000);
+    let text = format!("still refused, for {span}: {}", all.join(", "));
     Some(Entry {
-        at: now,
-        written: timestamp::text(now),
-        until: None,
-        count: 1,
         volume: Some(record.volume.to_string()),
         name: record.name.as_ref().map(ToString::to_string),
-        op: "now".to_owned(),
-        by: None,
-        is_persons: false,
-        pod: None,
-        node: None,
-        disk: None,
         ending: Ending::Refused,
         kind: Some("guarded".to_owned()),
-        text: format!("still refused, for {span}: {}", all.join(", ")),
-        took_ms: None,
-        call: String::new(),
+        ..Entry::new(now, "now", text)
     })
 }
 

@@ -156,25 +156,8 @@ fn what_is_lost(
 }
 
 fn row(at: Millis, volume: &str, name: Option<String>, disk: Option<&str>, text: String) -> Entry {
-    Entry {
-        at,
-        written: timestamp::text(at),
-        until: None,
-        count: 1,
-        volume: Some(volume.to_owned()),
-        name,
-        op: KERNEL.to_owned(),
-        by: None,
-        is_persons: false,
-        pod: None,
-        node: None,
-        disk: disk.map(str::to_owned),
-        ending: Ending::Event,
-        kind: None,
-        text,
-        took_ms: None,
-        call: String::new(),
-    }
+    let (volume, disk) = (Some(volume.to_owned()), disk.map(str::to_owned));
+    Entry { volume, name, disk, ..Entry::new(at, KERNEL, text) }
 }
 
 /// A row's sentence, with how often the kernel said the same of other sectors.

@@ -6,7 +6,7 @@ use super::kubelet_search::{Search, is_pod};
 use super::kubelet_words::{flex_volume, tear_down};
 use super::tear_downs::{Evidence, TornDown, is_tear_down};
 use super::terminal::{Paint, as_it_is, hanging};
-use super::timeline::{Ending, Entry, KERNEL};
+use super::timeline::{Entry, KERNEL};
 use crate::host::kubelet_log::{Bounds, KubeletLog};
 use crate::host::machine;
 use crate::host::zone::LOCAL;
@@ -632,25 +632,8 @@ pub(super) fn row(
     name: Option<String>,
     text: String,
 ) -> Entry {
-    Entry {
-        at,
-        written: timestamp::text(at),
-        until: None,
-        count: 1,
-        volume: volume.map(str::to_owned),
-        name,
-        op: KUBELET.to_owned(),
-        by: None,
-        is_persons: false,
-        pod: None,
-        node: None,
-        disk: None,
-        ending: Ending::Event,
-        kind: Some(kind.to_owned()),
-        text,
-        took_ms: None,
-        call: String::new(),
-    }
+    let (volume, kind) = (volume.map(str::to_owned), Some(kind.to_owned()));
+    Entry { volume, name, kind, ..Entry::new(at, KUBELET, text) }
 }
 
 /// A row's sentence: kubelet's words in quotation marks, and how often it said so.

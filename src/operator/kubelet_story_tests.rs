@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::operator::journal::Older;
+use crate::operator::timeline::Ending;
 use std::slice::from_ref;
 
 const ZERO: Millis = 1_000_000_000;

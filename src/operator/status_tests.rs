@@ -158,23 +158,12 @@ fn colour_changes_no_width() {
 #[test]
 fn the_last_call_is_told_in_a_line() {
     let entry = Entry {
-        at: 1000,
-        written: String::new(),
         until: Some(61_000),
         count: 38,
-        volume: None,
-        name: None,
-        op: "unmount".to_owned(),
-        by: None,
-        is_persons: false,
         pod: Some("shop/orders-0".to_owned()),
-        node: None,
-        disk: None,
         ending: Ending::Refused,
-        kind: None,
-        text: "why".to_owned(),
         took_ms: Some(3),
-        call: String::new(),
+        ..Entry::new(1000, "unmount", "why".to_owned())
     };
     assert_eq!(
         last(&entry, 73_000),

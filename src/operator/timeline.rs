@@ -15,7 +15,7 @@ pub const KERNEL: &str = "kernel";
 pub const SAID: &str = "what the kernel said of the disk";
 
 /// How something ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
     Done,
@@ -29,10 +29,11 @@ pub enum Ending {
     /// Its end is not in the log: it was killed, or it is under way.
     Open,
     /// It happened on the way of a call.
+    #[default]
     Event,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// When it began, in milliseconds since 1970.
     #[serde(rename = "at_ms")]
@@ -67,6 +68,14 @@ pub struct Entry {
     pub took_ms: Option<u64>,
     /// The call's id: all its lines in the log have it.
     pub call: String,
+}
+
+impl Entry {
+    /// Something that happened, of which no more is known.
+    pub(super) fn new(at: Millis, op: &str, text: String) -> Self {
+        let (written, op) = (timestamp::text(at), op.to_owned());
+        Self { at, written, count: 1, op, text, ..Self::default() }
+    }
 }
 
 /// The names that a volume goes by, learnt from the log.
@@ -190,23 +199,15 @@ impl Call {
             None => self.first_of(&["parent"]),
         };
         let entry = Entry {
-            at: first.at,
-            written: timestamp::text(first.at),
-            until: None,
-            count: 1,
             volume: id,
             name,
-            op: first.op.clone(),
             by,
             is_persons: first.is_verb,
             pod: self.first_of(&["pod"]).map(|uid| names.pods.get(&uid).cloned().unwrap_or(uid)),
             node: self.first_of(&["node"]),
             disk: self.last_of("disk"),
-            ending: Ending::Open,
-            kind: None,
-            text: String::new(),
-            took_ms: None,
             call: first.id.clone(),
+            ..Entry::new(first.at, &first.op, String::new())
         };
         let mut all: Vec<Entry> =
             self.lines.iter().filter_map(|line| event(line, &entry, &self.lines)).collect();
@@ -276,7 +277,10 @@ impl Call {
                 let text = "looked what would be healed".to_owned();
                 Entry { ending: Ending::Asked, text, ..entry }
             }
-            None => Entry { text: "its end is not in the log".to_owned(), ..entry },
+            None => {
+                let text = "its end is not in the log".to_owned();
+                Entry { ending: Ending::Open, text, ..entry }
+            }
         }
     }
 

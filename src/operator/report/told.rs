@@ -155,27 +155,11 @@ fn keep_newest(entries: &mut Vec<Entry>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::timeline::Ending;
 
     fn entry(volume: usize, at: Millis) -> Entry {
         Entry {
-            at,
-            written: timestamp::text(at),
-            until: None,
-            count: 1,
             volume: Some(format!("v{volume}")),
-            name: None,
-            op: "mount".to_owned(),
-            by: None,
-            is_persons: false,
-            pod: None,
-            node: None,
-            disk: None,
-            ending: Ending::Done,
-            kind: None,
-            text: "mounted".to_owned(),
-            took_ms: None,
-            call: "c".to_owned(),
+            ..Entry::new(at, "mount", "mounted".to_owned())
         }
     }
 
