@@ -12,7 +12,14 @@ use crate::model::report::facts::HolderFact;
 use crate::model::text::several;
 use serde::Serialize;
 
-/// The answer.
+/// The answer for machines.
+#[derive(Debug, Serialize)]
+struct HoldersView<'a> {
+    format: u32,
+    #[serde(flatten)]
+    holding: &'a Holding,
+}
+
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Holding {
     /// All users that were found.
@@ -43,7 +50,7 @@ pub(super) fn look(cx: &Context<'_>, row: &Row) -> Holding {
 pub(super) fn run(cx: &Context<'_>, row: &Row, json: bool, stage: &mut Stage<'_>) -> Result<u8> {
     let found = look(cx, row);
     if json {
-        stage.say_json(&found)?;
+        stage.say_json(&HoldersView { format: 1, holding: &found })?;
     } else if let Some(why) = &found.unseen {
         return Err(Error::refused(format!("who uses the volume cannot be seen: {why}"))
             .hint("run it as root, beside the machine's own processes"));
