@@ -137,7 +137,7 @@ fn write_off(word: &str, subject: &Subject, begin: Instant, why: &Error) {
     let _span = tracing::error_span!("call", id = subject.call_id, op = word).entered();
     let reply = subject.failure(why);
     let (status, answer) = (reply.status(), reply.message());
-    tracing::error!(call = subject.call_id, reason = %why, status, answer, "end: given up");
+    tracing::error!(call = subject.call_id, reason = %why, status, answer, event = "call_failed", "end: given up");
     if let Some(mut report) = report(&config, word) {
         why.kind.word().clone_into(&mut report.sample.outcome);
         report.sample.seconds = begin.elapsed().as_secs_f64();
@@ -211,16 +211,24 @@ fn call_driver(
     match &answered {
         Ok((reply, outcome)) => {
             let (status, device) = (reply.status(), reply.given_device());
-            tracing::info!(object, duration_ms, ?outcome, status, device, "end: Success");
+            tracing::info!(
+                object,
+                duration_ms,
+                ?outcome,
+                status,
+                device,
+                event = "call_done",
+                "end: Success"
+            );
         }
         // The guard has said it, and says it again when it is worth it.
         Err(error) if error.is_repeated => {
-            tracing::debug!(object, duration_ms, kind = error.kind.word(), reason = %error, "end: Failure");
+            tracing::debug!(object, duration_ms, kind = error.kind.word(), reason = %error, event = "call_failed", "end: Failure");
         }
         Err(error) => {
             let reply = subject.failure(error);
             let (status, answer) = (reply.status(), reply.message());
-            tracing::error!(object, duration_ms, kind = error.kind.word(), reason = %error, status, answer, "end: Failure");
+            tracing::error!(object, duration_ms, kind = error.kind.word(), reason = %error, status, answer, event = "call_failed", "end: Failure");
         }
     }
     answered.map(|(reply, _)| reply)
@@ -435,6 +443,6 @@ fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         // The place, not the message: a message may quote what is secret.
         let place = panic.location().map(ToString::to_string);
-        tracing::error!(?place, "end: panicked");
+        tracing::error!(?place, event = "call_failed", "end: panicked");
     }));
 }

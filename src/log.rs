@@ -94,8 +94,10 @@ impl Write for Line<'_> {
     /// the rest of a line that a full disk cut would be a line of its own.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let appender = Arc::clone(&self.0.appender);
-        let text = log_line::as_written(line).into_owned();
-        let write = move || appender.get().map(|file| file.make_writer().write(&text)).transpose();
+        let text = log_line::as_written(line);
+        let write = move || {
+            appender.get().map(|file| file.make_writer().write(text.as_bytes())).transpose()
+        };
         self.0.aside.write(write).transpose()?;
         Ok(line.len())
     }

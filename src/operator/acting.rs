@@ -57,9 +57,9 @@ pub(super) fn recorded(
     }
     let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &done {
-        Ok(_) => tracing::info!(duration_ms, "end"),
+        Ok(_) => tracing::info!(duration_ms, event = "call_done", "end"),
         Err(error) => {
-            tracing::error!(duration_ms, kind = error.kind.word(), reason = %error, "end");
+            tracing::error!(duration_ms, kind = error.kind.word(), reason = %error, event = "call_failed", "end");
         }
     }
     done

@@ -15,6 +15,7 @@ use crate::host::records::RecordFiles;
 use crate::host::zone::LOCAL;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::record::VolumeRecord;
+use crate::model::report::log_event::LogEvent;
 use crate::model::report::refusal::Refusal;
 use crate::model::report::tear_down::TearDown;
 use crate::model::text::several;
@@ -130,6 +131,7 @@ fn refused_of(record: &VolumeRecord, now: Millis) -> Option<Entry> {
         name: record.name.as_ref().map(ToString::to_string),
         ending: Ending::Refused,
         kind: Some("guarded".to_owned()),
+        event: Some(LogEvent::Refused),
         ..Entry::new(now, "now", text)
     })
 }

@@ -1,12 +1,13 @@
 //! What the kernel said of the disks that volumes had, as rows between the calls of their history.
 
 use super::journal::{self, LogQuery};
-use super::timeline::{Ending, Entry, KERNEL, SAID};
+use super::timeline::{Ending, Entry, KERNEL};
 use crate::configuration::Config;
 use crate::host::kernel_log::KernelLog;
 use crate::host::zone::LOCAL;
 use crate::model::ids::VolumeId;
 use crate::model::report::kernel_line::{Claim, owner_at};
+use crate::model::report::log_event::LogEvent;
 use crate::model::sorting::sort_by_key;
 use crate::model::text::{several, shortened, without_digits};
 use crate::model::timestamp::{self, Millis};
@@ -49,7 +50,7 @@ pub(super) fn keep(config: &Config, id: &VolumeId) {
     let told: Vec<_> = news.map(|row| format!("{} {}", row.written, sentence(row))).collect();
     if !told.is_empty() {
         let told = serde_json::to_string(&told).unwrap_or_default();
-        tracing::info!(volume = %id, told, "{SAID}");
+        tracing::info!(volume = %id, told, event = "kernel_message", "what the kernel said of the disk");
     }
 }
 
@@ -156,8 +157,9 @@ fn what_is_lost(
 }
 
 fn row(at: Millis, volume: &str, name: Option<String>, disk: Option<&str>, text: String) -> Entry {
-    let (volume, disk) = (Some(volume.to_owned()), disk.map(str::to_owned));
-    Entry { volume, name, disk, ..Entry::new(at, KERNEL, text) }
+    let (volume, event) = (Some(volume.to_owned()), disk.map(|_| LogEvent::KernelMessage));
+    let disk = disk.map(str::to_owned);
+    Entry { volume, name, disk, event, ..Entry::new(at, KERNEL, text) }
 }
 
 /// A row's sentence, with how often the kernel said the same of other sectors.

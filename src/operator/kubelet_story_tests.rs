@@ -1,6 +1,7 @@
 //! What follows from kubelet's lines and our own log together.
 
 use super::*;
+use crate::model::report::log_event::LogEvent;
 use crate::operator::journal::Older;
 use crate::operator::timeline::Ending;
 use std::slice::from_ref;
@@ -109,8 +110,8 @@ fn what_follows_is_concluded_and_nothing_else() {
     );
     assert_eq!(count(from_ref(&start), unmount("kubelet")), 0, "an ordinary deletion");
     assert_eq!(count(from_ref(&start), call(110, "detach", "kubelet", Ending::Refused)), 1);
-    let let_go = "let go of shop/orders-0's folder: the pod keeps the volume".to_owned();
-    let found = told(&[start], &[Entry { text: let_go, ..unmount("kubelet") }]).tear_downs;
+    let event = Some(LogEvent::FolderReleased);
+    let found = told(&[start], &[Entry { event, ..unmount("kubelet") }]).tear_downs;
     assert_eq!(found[0].kept_by.as_deref(), Some("shop/orders-0"));
     let sentence = found[0].sentence();
     assert!(sentence.starts_with("kubelet called unmount for pv-1 at "), "{sentence}");

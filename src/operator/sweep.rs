@@ -341,20 +341,20 @@ impl NodeSweep<'_> {
             Ok(healed) if healed.is_waiting() => {
                 kernel_story::keep(self.config, id);
                 let (left, outcome) = (healed.left.len(), "Waits");
-                tracing::warn!(volume = %id, who, duration_ms, left, outcome, "end");
+                tracing::warn!(volume = %id, who, duration_ms, left, outcome, event = "disk_awaited", "end");
             }
             Ok(healed) => {
                 if healed.has_switched() {
                     kernel_story::keep(self.config, id);
                 }
                 let left = healed.left.len();
-                tracing::info!(volume = %id, who, dry_run, duration_ms, left, "end");
+                tracing::info!(volume = %id, who, dry_run, duration_ms, left, event = "call_done", "end");
             }
             Err(error) if error.is_repeated => {
-                tracing::debug!(volume = %id, who, duration_ms, kind = error.kind.word(), reason = %error, "end");
+                tracing::debug!(volume = %id, who, duration_ms, kind = error.kind.word(), reason = %error, event = "call_failed", "end");
             }
             Err(error) => {
-                tracing::error!(volume = %id, who, dry_run, duration_ms, kind = error.kind.word(), reason = %error, "end");
+                tracing::error!(volume = %id, who, dry_run, duration_ms, kind = error.kind.word(), reason = %error, event = "call_failed", "end");
             }
         }
     }

@@ -6,9 +6,10 @@ use super::kubelet_story::{
     what_to_type,
 };
 use super::kubelet_words::{disk, tear_down};
-use super::timeline::{Ending, Entry, KERNEL, lets_go};
+use super::timeline::{Ending, Entry, KERNEL};
 use crate::host::zone::LOCAL;
 use crate::model::report::kubelet_line::{KubeletLine, Shows};
+use crate::model::report::log_event::LogEvent;
 use crate::model::sorting::{sort_by, sort_by_key};
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
@@ -351,7 +352,7 @@ fn calls(Evidence { story, terms, .. }: Evidence<'_>, reading: &KubeletReading) 
             pod: entry.pod.clone(),
             caller: caller(entry),
             is_refused: entry.ending == Ending::Refused,
-            lets_go: lets_go(entry),
+            lets_go: entry.event == Some(LogEvent::FolderReleased),
             is_its_word: false,
         })
     });

@@ -1,6 +1,7 @@
 //! What became of a volume, told from the log's lines: one entry for each call, with what happened
 //! on its way; a call that says the same again is counted with the first.
 
+use crate::model::report::log_event::LogEvent;
 use crate::model::report::log_line::LogLine;
 use crate::model::sorting::sort_by_key;
 use crate::model::text::several;
@@ -10,9 +11,6 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The row of something that the kernel said.
 pub const KERNEL: &str = "kernel";
-
-/// The message of the line in which a look keeps that.
-pub const SAID: &str = "what the kernel said of the disk";
 
 /// How something ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -68,6 +66,8 @@ pub struct Entry {
     pub took_ms: Option<u64>,
     /// The call's id: all its lines in the log have it.
     pub call: String,
+    /// The log's name for what happened, if it has one.
+    pub event: Option<LogEvent>,
 }
 
 impl Entry {
@@ -75,6 +75,10 @@ impl Entry {
     pub(super) fn new(at: Millis, op: &str, text: String) -> Self {
         let (written, op) = (timestamp::text(at), op.to_owned());
         Self { at, written, count: 1, op, text, ..Self::default() }
+    }
+
+    fn by_whom(&self) -> String {
+        self.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default()
     }
 }
 
@@ -209,83 +213,135 @@ impl Call {
             call: first.id.clone(),
             ..Entry::new(first.at, &first.op, String::new())
         };
-        let mut all: Vec<Entry> =
-            self.lines.iter().filter_map(|line| event(line, &entry, &self.lines)).collect();
-        all.extend(self.lines.iter().flat_map(|line| kept_of_the_kernel(line, &entry)));
-        all.insert(0, self.ended(entry));
-        all
+        let on_its_way = self.lines.iter().flat_map(|line| self.on_its_way(line, &entry));
+        std::iter::once(self.ended(entry.clone())).chain(on_its_way).collect()
     }
 
-    fn ended(&self, entry: Entry) -> Entry {
-        let refusal = self.lines.iter().find(|line| line.message == "refused");
-        let ended = self
-            .lines
-            .iter()
-            .find(|line| line.message == "end" || line.message.starts_with("end: "));
-        let took_ms = ended.and_then(|end| {
-            end.number("duration_ms").or_else(|| Some(end.at.saturating_sub(entry.at)))
+    fn ended(&self, mut entry: Entry) -> Entry {
+        let ends = [LogEvent::CallDone, LogEvent::CallFailed, LogEvent::DiskAwaited].map(Some);
+        let end = self.lines.iter().find(|line| ends.contains(&line.event));
+        entry.event = end.and_then(|end| end.event);
+        entry.took_ms = end.map(|end| {
+            end.number("duration_ms").unwrap_or_else(|| end.at.saturating_sub(entry.at))
         });
-        let entry = Entry { took_ms, ..entry };
         let is_plan = self.first_of(&["dry_run"]).is_some();
-        match ended {
-            Some(end) if is_plan && end.level == "INFO" => {
-                let by = entry.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
-                let text = format!("asked{by} what would be done");
-                Entry { ending: Ending::Asked, text, ..entry }
+        (entry.ending, entry.text) = match (end, entry.event) {
+            (Some(_), Some(LogEvent::CallDone)) if is_plan => {
+                (Ending::Asked, format!("asked{} what would be done", entry.by_whom()))
             }
-            Some(end) if end.field("outcome") == "Waits" => {
-                let text = "its disk is gone, and none is here: its mounts wait for it".to_owned();
-                Entry { ending: Ending::Event, text, ..entry }
-            }
-            Some(end)
-                if end.message == "end: Success"
-                    || (end.message == "end" && end.level == "INFO") =>
-            {
+            (Some(end), Some(LogEvent::CallDone)) => {
                 let is_already = end.field("outcome") == "Already";
-                let ending = if is_already { Ending::Already } else { Ending::Done };
-                let formatted =
-                    self.lines.iter().find(|line| line.message == "formatting a blank disk");
-                let let_go = self.lines.iter().find(|line| line.message == LET_GO);
-                let text = match let_go {
-                    Some(line) => {
-                        format!(
-                            "{LETS_GO}{}'s folder: the pod keeps the volume",
-                            line.field("whose")
-                        )
-                    }
-                    None => success(&entry, is_already, formatted.map(|line| line.field("kind"))),
+                let text = if let Some(line) = self.line_of(LogEvent::FolderReleased) {
+                    entry.event = line.event;
+                    format!("let go of {}'s folder: the pod keeps the volume", line.field("whose"))
+                } else {
+                    let formatted = self.line_of(LogEvent::FormatStarted);
+                    success(&entry, is_already, formatted.map(|line| line.field("kind")))
                 };
-                Entry { ending, text, ..entry }
+                (if is_already { Ending::Already } else { Ending::Done }, text)
             }
-            Some(end) => {
-                let kind = Some(end.field("kind")).filter(|kind| !kind.is_empty());
-                let is_refused = kind == Some("guarded");
-                let reason = match refusal {
-                    Some(refusal) if is_refused => refusal.field("reason"),
-                    _ if end.message == "end: panicked" => "the driver failed inside",
-                    _ => end.field("reason"),
+            (Some(_), Some(LogEvent::DiskAwaited)) => {
+                let text = "its disk is gone, and none is here: its mounts wait for it";
+                (Ending::Event, text.to_owned())
+            }
+            (Some(end), _) => {
+                entry.kind = Some(end.field("kind").to_owned()).filter(|kind| !kind.is_empty());
+                let is_refused = entry.kind.as_deref() == Some("guarded");
+                let refusal = self.line_of(LogEvent::Refused).filter(|_| is_refused);
+                let reason = match refusal.unwrap_or(end).field("reason") {
+                    "" => "the driver failed inside",
+                    reason => reason,
                 };
-                Entry {
-                    ending: if is_refused { Ending::Refused } else { Ending::Failed },
-                    kind: kind.map(str::to_owned),
-                    text: reason.to_owned(),
-                    ..entry
+                if is_refused {
+                    entry.event = Some(LogEvent::Refused);
                 }
+                (if is_refused { Ending::Refused } else { Ending::Failed }, reason.to_owned())
             }
             // The timer's look where heal.mode is report: the plan is all that it writes.
-            None if entry.is_persons && self.has_a_plan() => {
-                let text = "looked what would be healed".to_owned();
-                Entry { ending: Ending::Asked, text, ..entry }
+            (None, _) if entry.is_persons && self.line_of(LogEvent::WouldHeal).is_some() => {
+                entry.event = Some(LogEvent::WouldHeal);
+                (Ending::Asked, "looked what would be healed".to_owned())
             }
-            None => {
-                let text = "its end is not in the log".to_owned();
-                Entry { ending: Ending::Open, text, ..entry }
-            }
-        }
+            (None, _) => (Ending::Open, "its end is not in the log".to_owned()),
+        };
+        entry
     }
 
-    fn has_a_plan(&self) -> bool {
-        self.lines.iter().any(|line| line.message.starts_with("would be healed"))
+    /// What happened on the way, if it is worth an entry of its own.
+    fn on_its_way(&self, line: &LogLine, of: &Entry) -> Vec<Entry> {
+        let entry = |at, op: &str, ending, text| {
+            let (written, op) = (timestamp::text(at), op.to_owned());
+            Entry { at, written, op, ending, text, event: line.event, ..of.clone() }
+        };
+        let number = |name| usize::try_from(line.number(name).unwrap_or_default());
+        let counted = |name, one, more| several(number(name).unwrap_or(usize::MAX), one, more);
+        let one = match line.event {
+            // Each with its own moment.
+            Some(LogEvent::KernelMessage) => {
+                let told: Vec<String> =
+                    serde_json::from_str(line.field("told")).unwrap_or_default();
+                let row = |said: &String| {
+                    let (at, text) = said.split_once(' ')?;
+                    let row = entry(timestamp::parse(at)?, KERNEL, Ending::Event, text.to_owned());
+                    Some(Entry { by: None, ..row })
+                };
+                return told.iter().filter_map(row).collect();
+            }
+            Some(LogEvent::Healed) => {
+                let begun = self.line_of(LogEvent::HealStarted);
+                let dead =
+                    begun.map(|begun| format!(" from {}, which is gone,", begun.field("dead")));
+                let pods = match line.field("pods") {
+                    "" => String::new(),
+                    pods => format!(", for {pods}"),
+                };
+                let left = match line.field("left") {
+                    "" | "[]" => String::new(),
+                    left => format!("; left: {left}"),
+                };
+                let text = format!(
+                    "{} in {} put{} onto {}{pods}{left}",
+                    counted("switched", "mount", "mounts"),
+                    counted("places", "namespace", "namespaces"),
+                    dead.unwrap_or_default(),
+                    of.disk.as_deref().unwrap_or("the disk that is there now"),
+                );
+                let took_ms = begun.map(|begun| line.at.saturating_sub(begun.at));
+                Entry { took_ms, ..entry(line.at, "healing", Ending::Done, text) }
+            }
+            Some(LogEvent::NotHealed) => {
+                let why = [line.field("error"), line.field("left")].join("");
+                entry(line.at, "healing", Ending::Failed, why)
+            }
+            Some(LogEvent::RefusalEnded) => {
+                let times = line.number("count").map(|count| format!(" after {count} times"));
+                let span = line.number("seconds");
+                let span = span.map(|s| format!(" in {}", timestamp::duration(s * 1000)));
+                let text = format!(
+                    "{} is no longer refused{}{}",
+                    line.field("what"),
+                    times.unwrap_or_default(),
+                    span.unwrap_or_default()
+                );
+                entry(line.at, "guard", Ending::Event, text)
+            }
+            None | Some(LogEvent::WouldHeal) if matches!(line.level.as_str(), "WARN" | "ERROR") => {
+                let facts = line.fields.iter();
+                let facts = facts.filter(|(name, _)| !matches!(name.as_str(), "volume" | "call"));
+                let facts: Vec<_> = facts.map(|(name, value)| format!("{name} {value}")).collect();
+                let facts = match &facts[..] {
+                    [] => String::new(),
+                    facts => format!(" ({})", facts.join(", ")),
+                };
+                entry(line.at, "note", Ending::Event, format!("{}{facts}", line.message))
+            }
+            _ => return Vec::new(),
+        };
+        vec![one]
+    }
+
+    fn line_of(&self, event: LogEvent) -> Option<&LogLine> {
+        self.lines.iter().find(|line| line.event == Some(event))
     }
 
     /// The volume as the call named it.
@@ -302,17 +358,6 @@ impl Call {
         let mut found = self.lines.iter().rev().map(|line| line.field(name));
         found.find(|text| !text.is_empty()).map(str::to_owned)
     }
-}
-
-/// What an unmount says that took the folder from kubelet, and nothing from the pod.
-const LET_GO: &str = "let go of the folder: the pod keeps the volume";
-
-/// How the entry of such an unmount begins.
-const LETS_GO: &str = "let go of ";
-
-/// Whether the pod keeps the volume behind an unmount that was done.
-pub(super) fn lets_go(entry: &Entry) -> bool {
-    entry.op == "unmount" && entry.text.starts_with(LETS_GO)
 }
 
 fn success(entry: &Entry, is_already: bool, formatted: Option<&str>) -> String {
@@ -339,112 +384,11 @@ fn success(entry: &Entry, is_already: bool, formatted: Option<&str>) -> String {
         "unmountdevice" => ("unmounted".to_owned(), "was not mounted".to_owned()),
         "expandfs" => ("grown".to_owned(), "was large enough".to_owned()),
         _ => {
-            let by = entry.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+            let by = entry.by_whom();
             (format!("done{by}"), format!("nothing to do{by}"))
         }
     };
     if is_already { already } else { done }
-}
-
-/// What the kernel said, as an earlier look kept it: each with its own moment.
-fn kept_of_the_kernel(line: &LogLine, of: &Entry) -> Vec<Entry> {
-    if line.message != SAID {
-        return Vec::new();
-    }
-    let told: Vec<String> = serde_json::from_str(line.field("told")).unwrap_or_default();
-    let row = |said: &String| {
-        let (at, text) = said.split_once(' ')?;
-        Some(Entry {
-            at: timestamp::parse(at)?,
-            written: at.to_owned(),
-            op: KERNEL.to_owned(),
-            ending: Ending::Event,
-            text: text.to_owned(),
-            took_ms: None,
-            kind: None,
-            by: None,
-            ..of.clone()
-        })
-    };
-    told.iter().filter_map(row).collect()
-}
-
-/// What happened on the way, if it is worth an entry of its own.
-fn event(line: &LogLine, of: &Entry, lines: &[LogLine]) -> Option<Entry> {
-    let entry = |op: &str, ending: Ending, text: String| Entry {
-        at: line.at,
-        written: timestamp::text(line.at),
-        op: op.to_owned(),
-        ending,
-        text,
-        took_ms: None,
-        kind: None,
-        ..of.clone()
-    };
-    let is_quiet = |message: &str| {
-        message == "begin"
-            || message == "refused"
-            || message == LET_GO
-            || message == SAID
-            || message.starts_with("end")
-            || message.starts_with("healing: ")
-    };
-    match line.message.as_str() {
-        "healed" => {
-            let begun = lines.iter().find(|line| line.message.starts_with("healing: "));
-            let switched = lines.iter().filter(|line| line.message == "heal");
-            let switched = switched.filter(|line| {
-                matches!(line.field("outcome"), "Switched" | "DetachedOnly" | "Stacked")
-            });
-            let places = usize::try_from(line.number("places").unwrap_or_default());
-            let places = several(places.unwrap_or_default(), "namespace", "namespaces");
-            let dead = begun.map(|begun| begun.field("dead"));
-            let dead = dead.map(|dead| format!(" from {dead}, which is gone,")).unwrap_or_default();
-            let pods = match line.field("pods") {
-                "" => String::new(),
-                pods => format!(", for {pods}"),
-            };
-            let left = match line.field("left") {
-                "" | "[]" => String::new(),
-                left => format!("; left: {left}"),
-            };
-            let text = format!(
-                "{} in {places} put{dead} onto {}{pods}{left}",
-                several(switched.count(), "mount", "mounts"),
-                of.disk.as_deref().unwrap_or("the disk that is there now"),
-            );
-            let took = begun.map(|begun| line.at.saturating_sub(begun.at));
-            Some(Entry { took_ms: took, ..entry("healing", Ending::Done, text) })
-        }
-        "not healed" => {
-            let why = [line.field("error"), line.field("left")].join("");
-            Some(entry("healing", Ending::Failed, why))
-        }
-        "no longer refused" => {
-            let times = line.number("count").map(|count| format!(" after {count} times"));
-            let span =
-                line.number("seconds").map(|s| format!(" in {}", timestamp::duration(s * 1000)));
-            let text = format!(
-                "{} is no longer refused{}{}",
-                line.field("what"),
-                times.unwrap_or_default(),
-                span.unwrap_or_default()
-            );
-            Some(entry("guard", Ending::Event, text))
-        }
-        message if matches!(line.level.as_str(), "WARN" | "ERROR") && !is_quiet(message) => {
-            let facts: Vec<String> = line
-                .fields
-                .iter()
-                .filter(|(name, _)| !matches!(name.as_str(), "volume" | "call"))
-                .map(|(name, value)| format!("{name} {value}"))
-                .collect();
-            let facts =
-                if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
-            Some(entry("note", Ending::Event, format!("{message}{facts}")))
-        }
-        _ => None,
-    }
 }
 
 /// Entries that say the same as the last one of their kind are counted with it, until something

@@ -1,22 +1,19 @@
 //! The story, told of lines.
 
 use super::*;
+use crate::model::report::log_line::parse;
 use serde_json::{Value, json};
 
-/// A line: second, level, `call a attach`, message, facts.
+/// A line as version 0.1.0 wrote it: second, level, `call a attach`, message, facts.
 fn line(at: u64, level: &str, of: &str, message: &str, facts: &Value) -> LogLine {
     let [kind, id, op] = of.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{of}") };
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let facts = facts.as_object().unwrap().iter();
-    LogLine {
-        at: at * 1000,
-        level: level.to_owned(),
-        id: id.to_owned(),
-        op: op.to_owned(),
-        is_verb: kind == "verb",
-        message: message.to_owned(),
-        fields: facts.map(|(name, value)| (name.clone(), text(value))).collect(),
-    }
+    let mut fields = facts.clone();
+    fields["message"] = message.into();
+    let span = json!({"id": id, "op": op, "name": kind});
+    let at = timestamp::text(at * 1000);
+    let line =
+        format!(r#"{{"timestamp":"{at}","level":"{level}","fields":{fields},"span":{span}}}"#);
+    parse(&line).unwrap()
 }
 
 fn told(lines: Vec<LogLine>) -> Vec<Entry> {
@@ -69,20 +66,12 @@ fn a_heal_is_told_with_what_it_replaced() {
             &json!({"volume": "v1", "disk": "vdc", "dead": "253:16"}),
         ),
         line(
-            1,
+            3,
             "INFO",
             of,
-            "heal",
-            &json!({"volume": "v1", "place": "here", "outcome": "Switched"}),
+            "healed",
+            &json!({"volume": "v1", "places": 2, "switched": 1, "left": "[]"}),
         ),
-        line(
-            2,
-            "INFO",
-            of,
-            "heal",
-            &json!({"volume": "v1", "place": "7 (sh) at /b", "outcome": "Skipped(\"x\")"}),
-        ),
-        line(3, "INFO", of, "healed", &json!({"volume": "v1", "places": 2, "left": "[]"})),
         line(
             4,
             "INFO",
@@ -159,13 +148,12 @@ fn a_look_after_all_volumes_is_a_story_of_each() {
     let healing = "healing: the disk came back under another number";
     let told = told(vec![
         line(0, "WARN", of, healing, &json!({"volume": "v1", "disk": "vdc", "dead": "253:16"})),
-        line(1, "INFO", of, "heal", &json!({"volume": "v1", "outcome": "Switched"})),
         line(
             2,
             "INFO",
             of,
             "healed",
-            &json!({"volume": "v1", "places": 1, "pods": "shop/orders-0, shop/web-0", "left": "[]"}),
+            &json!({"volume": "v1", "places": 1, "switched": 1, "pods": "shop/orders-0, shop/web-0", "left": "[]"}),
         ),
         line(2, "INFO", of, "end", &json!({"volume": "v1", "who": "systemd", "duration_ms": 2000})),
         line(3, "WARN", of, healing, &json!({"volume": "v2", "disk": "vdd", "dead": "253:32"})),
@@ -218,4 +206,80 @@ fn a_refusal_is_one_entry_whichever_process_is_named() {
     ];
     let counts: Vec<_> = told(lines.concat()).iter().map(|one| one.count).collect();
     assert_eq!(counts, [3, 1], "another pod is another reason");
+}
+
+/// A line of each event, and of none.
+#[test]
+fn other_words_tell_the_same_story() {
+    let (look, waits) = ("verb h heal", "verb w heal");
+    let released = "let go of the folder: the pod keeps the volume";
+    let said = json!({"told": r#"["1970-01-01T00:00:05.000Z I/O error, dev vdc, sector 8"]"#});
+    let guarded = json!({"kind": "guarded", "reason": "pod u still runs; wait"});
+    let lines = [
+        ("call a mountdevice", "INFO", "formatting a blank disk", json!({"kind": "xfs"})),
+        ("call a mountdevice", "INFO", "end: Success", json!({"disk": "vdc", "outcome": "Done"})),
+        ("call b unmount", "WARN", released, json!({"whose": "shop/orders-0"})),
+        ("call b unmount", "INFO", "end: Success", json!({"outcome": "Done"})),
+        ("call c unmountdevice", "WARN", "refused", json!({"reason": "pod u still runs"})),
+        ("call c unmountdevice", "ERROR", "end: Failure", guarded),
+        ("call d mount", "ERROR", "end: panicked", json!({"place": "a.rs:1"})),
+        ("call e detach", "ERROR", "end: given up", json!({"reason": "no answer"})),
+        ("verb p heal", "WARN", "would be healed: heal.mode is report", json!({"plan": "[]"})),
+        (waits, "INFO", "what the kernel said of the disk", said),
+        (waits, "WARN", "end", json!({"left": 1, "outcome": "Waits"})),
+        (look, "WARN", "healing: the disk came back", json!({"disk": "vdd", "dead": "253:16"})),
+        (look, "WARN", "not healed", json!({"left": "7 (sh) at /b"})),
+        (look, "INFO", "healed", json!({"places": 1, "switched": 3})),
+        (look, "INFO", "end", json!({"left": 1})),
+        ("call f unmountdevice", "INFO", "no longer refused", json!({"what": "unmountdevice"})),
+        ("call f unmountdevice", "INFO", "end: Success", json!({"outcome": "Done"})),
+        ("call g mount", "WARN", "a link lies", json!({"link": "/dev/x"})),
+        ("call g mount", "INFO", "end: Success", json!({"outcome": "Already"})),
+    ];
+    let lines: Vec<_> = (0..)
+        .zip(&lines)
+        .map(|(second, (of, level, message, facts))| {
+            let mut facts = facts.clone();
+            facts["volume"] = "v1".into();
+            line(second, level, of, message, &facts)
+        })
+        .collect();
+    let all: Vec<_> = LogEvent::ALL.into_iter().map(Some).chain([None]).collect();
+    assert!(all.iter().all(|event| lines.iter().any(|line| line.event == *event)), "{lines:#?}");
+    let reworded =
+        |line: &LogLine| LogLine { message: "in other words".to_owned(), ..line.clone() };
+    let reworded = told(lines.iter().map(reworded).collect());
+    let without_notes = |entries: Vec<Entry>| -> Vec<Entry> {
+        let text =
+            |entry: &Entry| if entry.op == "note" { String::new() } else { entry.text.clone() };
+        entries.into_iter().map(|entry| Entry { text: text(&entry), ..entry }).collect()
+    };
+    let story = told(lines);
+    let texts: Vec<_> = story.iter().map(|one| (&*one.op, one.ending, &*one.text)).collect();
+    assert_eq!(
+        texts,
+        [
+            ("mountdevice", Ending::Done, "formatted vdc as xfs and mounted it"),
+            ("unmount", Ending::Done, "let go of shop/orders-0's folder: the pod keeps the volume"),
+            ("unmountdevice", Ending::Refused, "pod u still runs"),
+            ("kernel", Ending::Event, "I/O error, dev vdc, sector 8"),
+            ("mount", Ending::Failed, "the driver failed inside"),
+            ("detach", Ending::Failed, "no answer"),
+            ("heal", Ending::Asked, "looked what would be healed"),
+            ("note", Ending::Event, "would be healed: heal.mode is report (plan [])"),
+            ("heal", Ending::Event, "its disk is gone, and none is here: its mounts wait for it"),
+            ("heal", Ending::Done, "done"),
+            ("healing", Ending::Failed, "7 (sh) at /b"),
+            (
+                "healing",
+                Ending::Done,
+                "3 mounts in 1 namespace put from 253:16, which is gone, onto vdd"
+            ),
+            ("unmountdevice", Ending::Done, "unmounted"),
+            ("guard", Ending::Event, "unmountdevice is no longer refused"),
+            ("mount", Ending::Already, "was mounted already"),
+            ("note", Ending::Event, "a link lies (link /dev/x)"),
+        ]
+    );
+    assert_eq!(without_notes(reworded), without_notes(story));
 }

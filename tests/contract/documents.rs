@@ -1,5 +1,6 @@
 //! The documents: each link leads to a file and a heading that are there.
 
+use incloud_disk::model::report::log_event::LogEvent;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -136,6 +137,23 @@ fn every_option_of_a_volume_is_on_its_page() {
     };
     let untold: Vec<_> = own.into_iter().filter(|name| !is_told(name)).collect();
     assert_eq!(untold, [""; 0], "docs/calls-and-options.md has no row for these");
+}
+
+/// The name of an event is a text where it is written: a wrong one would not be read.
+#[test]
+fn every_event_is_written_and_on_its_page() {
+    let name = |event| serde_json::to_string(&event).unwrap().trim_matches('"').to_owned();
+    let all = BTreeSet::from(LogEvent::ALL.map(name));
+    let between = |text: &str, begin: &str, end: char| -> BTreeSet<String> {
+        let found = text.split(begin).skip(1).filter_map(|rest| rest.split_once(end));
+        found.map(|(name, _)| name.to_owned()).collect()
+    };
+    let sources = crate::source::without_tests(&crate::source::folder());
+    let sources: String = sources.into_iter().map(|(_, text)| text).collect();
+    assert_eq!(between(&sources, "event = \"", '"'), all);
+    let page = fs::read_to_string(root().join("docs/operating.md")).unwrap();
+    let rows = page.split_once("| `event` |").unwrap().1.split_once("\n\n").unwrap().0;
+    assert_eq!(between(rows, "\n| `", '`'), all);
 }
 
 /// Words that leave open who does it. `nobody` is also a user of the machine, in tests.

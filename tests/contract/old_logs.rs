@@ -11,8 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 fn today(node: &Node) -> PathBuf {
-    let files = fs::read_dir(node.own().join("log")).unwrap().flatten().map(|file| file.path());
-    files.filter(|path| path.extension().is_some_and(|is| is == "jsonl")).max().unwrap()
+    node.log_files().max().unwrap()
 }
 
 fn history(node: &Node) -> Value {
@@ -125,6 +124,18 @@ fn the_answer_and_the_paths_of_a_call_are_logged() {
     node.call(["unmountdevice", folder.to_str().unwrap()]);
     let folder = format!("\"folder\":\"{}\"", folder.display());
     assert!(node.log_as_written().contains(&folder), "{folder}");
+}
+
+/// With mounts and heals: `looking::each_health_is_seen_by_every_verb`, `tend::all_volumes_are_healed_without_a_call`.
+#[test]
+fn an_old_log_and_one_in_other_words_tell_the_same() {
+    let node = with_calls(1);
+    node.must(calls::attach("vol-1", "pv-1", "node-b"));
+    node.fails(calls::attach("vol-1", "pv-1", "node-c"));
+    node.fails(calls::attach("vol-none", "pv-none", "node-b"));
+    node.verb(&["detach", "vol-1", "--node", "node-b", "--dry-run"]).unwrap();
+    node.must(calls::detach("vol-1", "node-b"));
+    node.history_needs_no_words();
 }
 
 /// A power cut leaves NULs, a full disk half a line.

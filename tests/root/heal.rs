@@ -94,7 +94,9 @@ fn an_attach_alone_heals_a_running_container() {
         node.must(volume.publish(pod.uid()));
         node.fails(volume.unstage());
         let log = node.log();
-        assert!(log.contains("healed") && log.contains("when the disk was last seen"), "{log}");
+        for words in [" healed ", "outcome=Switched", "when the disk was last seen"] {
+            assert!(log.contains(words), "{words}: {log}");
+        }
         assert!(!log.contains("an unknown moment"), "{log}");
 
         volume.ends_with(&pod, container);

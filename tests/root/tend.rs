@@ -129,6 +129,7 @@ fn all_volumes_are_healed_without_a_call() {
         assert!(told.contains(words), "{words}: {history}");
     }
     assert!(!told.contains("not in the log") && !told.contains("FAILED"), "{history}");
+    node.history_needs_no_words();
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let calls: Vec<_> =
         status["volumes"].as_array().unwrap().iter().map(|one| &one["last_call"]).collect();

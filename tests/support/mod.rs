@@ -243,10 +243,13 @@ impl Node {
 
     /// The same as it stands in the files.
     pub fn log_as_written(&self) -> String {
+        self.log_files().filter_map(|path| fs::read_to_string(path).ok()).collect()
+    }
+
+    pub fn log_files(&self) -> impl Iterator<Item = PathBuf> {
         let files = fs::read_dir(self.own().join("log")).into_iter().flatten().flatten();
         let paths = files.map(|file| file.path());
-        let ours = paths.filter(|path| path.extension().is_some_and(|is| is == "jsonl"));
-        ours.filter_map(|path| fs::read_to_string(path).ok()).collect()
+        paths.filter(|path| path.extension().is_some_and(|is| is == "jsonl"))
     }
 
     /// The command of a call, with both streams in one pipe as kubelet has them.

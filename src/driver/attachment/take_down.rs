@@ -128,9 +128,9 @@ fn logged(
     let done = work();
     let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     match &done {
-        Ok(outcome) => tracing::info!(%volume, duration_ms, ?outcome, "end"),
+        Ok(outcome) => tracing::info!(%volume, duration_ms, ?outcome, event = "call_done", "end"),
         Err(error) => {
-            tracing::error!(%volume, duration_ms, kind = error.kind.word(), reason = %error, "end");
+            tracing::error!(%volume, duration_ms, kind = error.kind.word(), reason = %error, event = "call_failed", "end");
         }
     }
     done

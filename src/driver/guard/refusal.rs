@@ -30,7 +30,7 @@ pub(crate) fn passed(snapshot: &Snapshot<'_>, tear_down: &TearDown) {
         end_refusals(cx, id, std::slice::from_ref(tear_down));
         let seconds = refusal.last.saturating_sub(refusal.since);
         let what = cx.face.words.name(tear_down);
-        tracing::info!(volume = %id, what, count = refusal.count, seconds, "no longer refused");
+        tracing::info!(volume = %id, what, count = refusal.count, seconds, event = "refusal_ended", "no longer refused");
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn refuse_for(
         }
     }
     if refusal.is_worth_a_line() {
-        tracing::warn!(volume, what, reason, count = refusal.count, "refused");
+        tracing::warn!(volume, what, reason, count = refusal.count, event = "refused", "refused");
     }
     let way = way_out_of(snapshot, tear_down);
     let mut error = Error::new(Kind::Guarded, reason).hint(advise("{}, {}", [BY_HAND.into(), way]));

@@ -68,7 +68,7 @@ pub(super) fn heal_on_the_way(
     adopt_unrecorded(cx, id, cx.policy.heal);
     let done = counted_heal(cx, id, cx.policy.heal, HealOccasion::Call(&disk));
     if let Err(error) = &done {
-        tracing::warn!(volume = %id, %error, "not healed");
+        tracing::warn!(volume = %id, %error, event = "not_healed", "not healed");
     }
     Ok((disk, why_as_before(&done)))
 }
@@ -100,7 +100,7 @@ pub(super) fn heal_when_it_shows(cx: &Context<'_>, volume: &Volume) {
                 heal_on_the_way(cx, &volume.id, disk)
             });
             if let Err(error) = done {
-                tracing::warn!(volume = %volume.id, %error, "not healed");
+                tracing::warn!(volume = %volume.id, %error, event = "not_healed", "not healed");
             }
             if cx.store.records.load(&volume.id).mounts.staged.is_some() {
                 remote_mark::mark_mounted(cx, &volume.id);
@@ -188,7 +188,7 @@ fn counted_heal(
         && healed.has_switched()
     {
         let (places, switched) = (healed.places.len(), healed.switched());
-        tracing::info!(volume = %id, places, switched, pods = healed.pods.join(", "), left = ?healed.left, "healed");
+        tracing::info!(volume = %id, places, switched, pods = healed.pods.join(", "), left = ?healed.left, event = "healed", "healed");
     }
     match &done {
         Ok(healed) if healed.is_counted(mode) => {
@@ -228,10 +228,10 @@ pub(super) fn heal(
     };
     if mode == HealMode::Report {
         let why = if cx.policy.heal == mode { "heal.mode is report" } else { "asked for a plan" };
-        tracing::warn!(volume = %id, ?plan, "would be healed: {why}");
+        tracing::warn!(volume = %id, ?plan, event = "would_heal", "would be healed: {why}");
         return Ok(Healed { left: plan, ..Healed::default() });
     }
-    tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = %listed(&stale.dead), ?plan, "healing: the disk came back under another number");
+    tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = %listed(&stale.dead), ?plan, event = "heal_started", "healing: the disk came back under another number");
     let found = file_system_check::fit_file_system(cx, id, disk)?;
     let _held = find_disk::hold(cx, id, disk)?;
     remote_mark::doubt_mark(cx, id);
@@ -273,7 +273,7 @@ pub(super) fn heal(
     healed.left.extend(hangs);
     healed.left.extend(still_held(&users));
     for left in &healed.left {
-        tracing::warn!(volume = %id, left, "not healed");
+        tracing::warn!(volume = %id, left, event = "not_healed", "not healed");
     }
     notify::care_after(cx, id, disk, &stale, &healed, &users);
     if healed.has_switched() {

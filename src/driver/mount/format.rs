@@ -214,7 +214,7 @@ fn format(
     failpoints::step("stage.format.intent");
     let proven = find_disk::prove(cx, &volume.id, disk)?;
     let (kind, force) = (new.kind, new.force);
-    tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, force, "formatting a blank disk");
+    tracing::info!(volume = %volume.id, disk = %disk.kernel_name, %kind, force, event = "format_started", "formatting a blank disk");
     cx.host.file_systems.make(proven, new, cx.deadline)?;
     failpoints::step("stage.format.made");
     find_disk::prove(cx, &volume.id, disk)?;

@@ -319,7 +319,7 @@ fn let_go_of_folder(
             }
             let label = letting_go::label(snapshot, one.consumer).filter(|label| !label.is_empty());
             let whose = label.unwrap_or_else(|| one.consumer.to_string());
-            tracing::warn!(volume = %id, pod = %one.consumer, whose, "let go of the folder: the pod keeps the volume");
+            tracing::warn!(volume = %id, pod = %one.consumer, whose, event = "folder_released", "let go of the folder: the pod keeps the volume");
         }
         // None of them is left, or it was not done.
         (_, Some(id)) if noted.is_some() => letting_go::forget_letting_go(cx, id, one.consumer),

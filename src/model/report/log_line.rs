@@ -1,21 +1,24 @@
 //! One line of our log, as it is written and as it is read back.
 //!
 //! ```text
-//! {"timestamp":"2026-11-21T03:50:23.5Z","level":"INFO","fields":{"message":"begin","pid":1},"span":{"id":"x","op":"attach","name":"call"}}
+//! {"timestamp":"2026-11-21T03:50:23.5Z","level":"INFO","fields":{"duration_ms":1,"event":"call_done","message":"end"},"span":{"id":"x","op":"attach","name":"call"},"format":2}
 //! ```
 
+use crate::report::log_event::LogEvent;
 use crate::text::is_hidden;
 use crate::timestamp::{self, Millis};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// Longer lines are cut before they are written, and not read: a tenant's thousand mounts stand in
 /// one of them.
 pub const LONGEST: usize = 256 << 10;
+
+/// Lines of format 2 name their event; older ones have no format, and only the message's words.
+const FORMAT: u32 = 2;
 
 /// What is left of each text of a line that is cut.
 const LONGEST_TEXT: usize = 16 << 10;
@@ -33,6 +36,7 @@ pub struct LogLine {
     /// Whether a person asked.
     pub is_verb: bool,
     pub message: String,
+    pub event: Option<LogEvent>,
     pub fields: BTreeMap<String, String>,
 }
 
@@ -50,24 +54,24 @@ impl LogLine {
     }
 }
 
-/// The line as it is written. It is one JSON object: signs that a terminal hides or obeys are
+/// The line as it is written. It is one JSON object, with its format: signs that a terminal hides or obeys are
 /// written by their numbers, and of a line that is too long each text is cut.
 #[must_use]
-pub fn as_written(line: &[u8]) -> Cow<'_, [u8]> {
+pub fn as_written(line: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(line);
     if line.len() > LONGEST {
         let whole = serde_json::from_slice::<Whole>(line).and_then(|mut whole| {
             cut(&mut whole.fields);
             serde_json::to_string(&whole)
         });
-        return Cow::Owned(escaped(&(whole.unwrap_or_default() + "\n")).into_bytes());
+        text = whole.unwrap_or_default().into();
     }
     // The library escapes all that is below a blank; nearly all lines have nothing else.
-    match std::str::from_utf8(line) {
-        Ok(text) if !line.is_ascii() || line.contains(&0x7f) => {
-            Cow::Owned(escaped(text).into_bytes())
-        }
-        _ => Cow::Borrowed(line),
+    if !text.is_ascii() || text.contains('\x7f') {
+        text = escaped(&text).into();
     }
+    let begin = text.trim_end().strip_suffix('}');
+    begin.map(|begin| format!("{begin},\"format\":{FORMAT}}}\n")).unwrap_or_default()
 }
 
 /// A line that is written anew, in the library's order.
@@ -120,6 +124,7 @@ struct Written {
     fields: Texts,
     #[serde(default)]
     span: Texts,
+    format: Option<u32>,
 }
 
 /// A JSON object whose values are read as text.
@@ -164,15 +169,15 @@ pub fn parse(line: &str) -> Option<LogLine> {
     }
     let mut of_span = |name: &str| written.span.0.remove(name).unwrap_or_default();
     let (id, op, is_verb) = (of_span("id"), of_span("op"), of_span("name") == "verb");
-    Some(LogLine {
-        at: timestamp::parse(&written.timestamp)?,
-        level: written.level,
-        id,
-        op,
-        is_verb,
-        message: written.fields.0.remove("message").unwrap_or_default(),
-        fields: written.fields.0,
-    })
+    let Texts(mut fields) = written.fields;
+    let message = fields.remove("message").unwrap_or_default();
+    let event = match (fields.remove("event"), written.format) {
+        (Some(name), _) => LogEvent::named(&name),
+        (None, Some(_)) => None,
+        (None, None) => LogEvent::of_old(&written.level, &message),
+    };
+    let at = timestamp::parse(&written.timestamp)?;
+    Some(LogLine { at, level: written.level, id, op, is_verb, message, event, fields })
 }
 
 /// The call's id, without reading all of the line.
@@ -257,21 +262,40 @@ mod tests {
     fn long_and_hidden_texts_are_written_so_that_they_come_back() {
         let long = line(&json!({"message": "x", "plan": "é".repeat(LONGEST)}), &json!({"id": "m"}));
         let written = as_written(long.as_bytes());
-        assert!(written.len() < LONGEST && written.ends_with(b"\n"), "{}", written.len());
-        let found = parse(std::str::from_utf8(&written).unwrap().trim_end()).unwrap();
+        assert!(written.len() < LONGEST && written.ends_with('\n'), "{}", written.len());
+        let found = parse(written.trim_end()).unwrap();
         assert!(found.id == "m" && found.field("plan").starts_with('é'));
         let text = "磁盘 \u{202e}\u{200b}\u{e0041}\u{7f}\u{9b}";
         let hidden = line(&json!({"message": text}), &json!({"id": "m"}));
-        let written = String::from_utf8(as_written(hidden.as_bytes()).into_owned()).unwrap();
+        let written = as_written(hidden.as_bytes());
         assert!(written.contains("磁盘 \\u202e\\u200b\\udb40\\udc41\\u007f\\u009b"), "{written}");
         assert_eq!(parse(&written).unwrap().message, text);
+    }
+
+    #[test]
+    fn each_event_is_read_by_its_name_whatever_the_message_says() {
+        for event in LogEvent::ALL {
+            let written = line(&json!({"message": "healed", "event": event}), &json!({"id": "m"}));
+            let read = parse(&as_written(written.as_bytes())).unwrap();
+            assert_eq!((read.event, read.field("event")), (Some(event), ""), "{written}");
+        }
+    }
+
+    #[test]
+    fn only_a_line_without_a_format_is_read_by_its_words() {
+        let old = line(&json!({"message": "healed"}), &json!({"id": "m"}));
+        let unknown =
+            line(&json!({"message": "healed", "event": "of_tomorrow"}), &json!({"id": "m"}));
+        assert_eq!(parse(&old).unwrap().event, Some(LogEvent::Healed));
+        assert_eq!(parse(&as_written(old.as_bytes())).unwrap().event, None);
+        assert_eq!(parse(&unknown).unwrap().event, None);
     }
 
     proptest::proptest! {
         #[test]
         fn what_was_written_comes_back(text in ".{0,60}") {
             let line = line(&json!({"message": text, "object": text}), &json!({"id": "m", "op": text}));
-            let written = String::from_utf8(as_written(line.as_bytes()).into_owned()).unwrap();
+            let written = as_written(line.as_bytes());
             let found = parse(&written).unwrap();
             proptest::prop_assert_eq!(&found.op, &text);
             proptest::prop_assert_eq!(found.field("object"), &text);

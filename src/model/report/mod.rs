@@ -6,6 +6,7 @@ pub mod health;
 pub mod kernel_line;
 pub mod kubelet_line;
 pub mod lanes;
+pub mod log_event;
 pub mod log_line;
 pub mod metrics;
 pub mod redaction;

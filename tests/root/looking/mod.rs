@@ -178,6 +178,7 @@ fn history(node: &Node, scene: &Healths) {
     assert!(scene.each().iter().all(|(_, volume)| text.contains(&volume.pv)), "{text}");
     let (text, _) = said(node, &["history", "--since", "2099-01-01"]);
     has(&text, &["To see the last tear-down: --since "]);
+    node.history_needs_no_words();
 }
 
 fn doctor(node: &Node, scene: &Healths) {
