@@ -15,7 +15,7 @@ pub enum LogEvent {
     DiskAwaited,
     Refused,
     RefusalEnded,
-    /// kubelet lost a pod's directory; the pod keeps the volume.
+    /// A pod's directory was unmounted on this machine; the pod keeps the volume.
     FolderReleased,
     FormatStarted,
     /// Only the plan of a heal was wanted.
