@@ -19,18 +19,13 @@ pub fn run(site: &Site) -> NodeResult {
     if maker::of(site, &plugins)? == DriverMaker::Foreign {
         site.console
             .say(&format!("{} stays: it is another maker's driver", plugins.driver().display()));
-        trigger::remove(site)?;
     } else if folder.is_dir() {
-        refuse_what_is_not_ours(site, &plugins)?;
-        refuse_while_in_use(site, &plugins)?;
-        trigger::remove(site)?;
-        if site.announces(&format!("removing {}", folder.display())) {
-            remove_driver(site, &plugins)?;
-        }
+        remove_ours(site, &plugins)?;
     } else {
         site.console.say(&format!("there is no {}", folder.display()));
-        trigger::remove(site)?;
     }
+    // Not before it is known that the driver goes: what stays must still be called when a disk comes back.
+    trigger::remove(site)?;
     pages::remove(site)?;
     if site.announces("forgetting what was installed") {
         files::remove_if_there(&record::path(site))?;
@@ -78,12 +73,17 @@ fn remove_beside(site: &Site, plugins: &Plugins, other: &Path) -> NodeResult {
             plugins.driver().display()
         )));
     }
+    remove_ours(site, plugins)?;
+    site.console.say(&format!("kept: all that is of the driver in {other}"));
+    Ok(())
+}
+
+fn remove_ours(site: &Site, plugins: &Plugins) -> NodeResult {
     refuse_what_is_not_ours(site, plugins)?;
     refuse_while_in_use(site, plugins)?;
-    if site.announces(&format!("removing {}", folder.display())) {
+    if site.announces(&format!("removing {}", plugins.driver_folder().display())) {
         remove_driver(site, plugins)?;
     }
-    site.console.say(&format!("kept: all that is of the driver in {other}"));
     Ok(())
 }
 
