@@ -4,7 +4,7 @@
 use super::brought::{BroughtFile, BroughtFiles};
 use super::console::{NodeResult, Stop, lines};
 use super::site::Site;
-use super::{durable, kubelet};
+use super::{durable, kubelet, process};
 use crate::host::{files, machine};
 use crate::model::cloud::access::Written;
 use crate::model::ids::NodeName;
@@ -367,17 +367,36 @@ fn make_private(site: &Site, path: &Path) -> NodeResult {
 }
 
 /// What Kubernetes was told of the cloud, and what lies beside the driver: a person may take it. Each is one
+/// What a kubelet or a controller-manager was told by `--cloud-config`.
+fn told_cloud_config(proc: &Path, pid: u32, is_kubelet: bool) -> Option<String> {
+    let process = process::folder(proc, pid);
+    let arguments = process::arguments(&process);
+    let called = arguments.first().map(Path::new).and_then(Path::file_name)?.to_str()?;
+    let is_manager = called.ends_with("controller-manager")
+        || called == "hyperkube"
+            && arguments.iter().any(|word| word.ends_with("controller-manager"));
+    if !is_manager && !is_kubelet {
+        return None;
+    }
+    let path = process::flag_of(&arguments, "cloud-config").filter(|path| !path.is_empty())?;
+    let who = if is_manager { called } else { "kubelet" };
+    let told = format!("{who} (process {pid}) has --cloud-config={path}");
+    let ours = files::place(Path::new(&path)).ok();
+    let theirs = process::as_it_sees(&process, Path::new(&path), |path| files::place(&path)).ok();
+    let why = match theirs {
+        None => "which cannot be read",
+        theirs if theirs != ours => "which is a file of its container",
+        _ => return Some(format!("{told}; to take it: --cloud-config {path}")),
+    };
+    Some(format!("{told}, {why}; copy it to this machine, and name it by --cloud-config"))
+}
+
 /// line, with what to type.
 #[must_use]
 pub fn found(site: &Site, folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    for told in kubelet::cloud_configs(&site.proc) {
-        let path = told.path.display();
-        found.push(match told.elsewhere {
-            None => format!("{} has --cloud-config={path}; to take it: --cloud-config {path}", told.by),
-            Some(why) => format!("{} has --cloud-config={path}, {why}; copy it to this machine, and name it by --cloud-config", told.by),
-        });
-    }
+    let kubelets = kubelet::processes(&site.proc);
+    let told = |pid: u32| told_cloud_config(&site.proc, pid, kubelets.contains(&pid));
+    let mut found: Vec<_> = process::numbers(&site.proc).into_iter().filter_map(told).collect();
     for path in durable::entries(folder).unwrap_or_default() {
         let Ok(text) = files::read_text(&path) else { continue };
         let name = path.display();

@@ -15,6 +15,7 @@ use crate::ports::clock::{self, Deadline};
 use crate::ports::host::Kubelets;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Deserialize;
+use serde_json::Value;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -96,71 +97,39 @@ impl Kubelet {
     }
 }
 
-/// What says which name Kubernetes has for a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeNameSource {
-    /// kubelet's command line.
-    Flag,
-    /// The certificate, or the kubeconfig, by which kubelet logs in.
-    Certificate,
-}
+/// What says which name Kubernetes has for a node: kubelet's command line, or the certificate or kubeconfig by
+/// which it logs in.
+const BY_FLAG: &str = "its flag --hostname-override";
+const BY_CERTIFICATE: &str = "the certificate of its node";
 
-impl fmt::Display for NodeNameSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Flag => "its flag --hostname-override",
-            Self::Certificate => "the certificate of its node",
-        })
-    }
-}
-
-/// What of a kubeconfig says who its user is.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Kubeconfig {
-    users: Vec<KubeconfigUser>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct KubeconfigUser {
-    name: String,
-    user: ClientCertificate,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-struct ClientCertificate {
-    client_certificate: Option<PathBuf>,
-    client_certificate_data: Option<String>,
-}
-
-/// The name that Kubernetes has for a kubelet's node, as far as it is not the host's.
+/// The name that Kubernetes has for a kubelet's node, as far as it is not the host's; and what says so.
 #[must_use]
-pub fn node_name(proc: &Path, kubelet: &Kubelet) -> Option<(NodeName, NodeNameSource)> {
+pub fn node_name(proc: &Path, kubelet: &Kubelet) -> Option<(NodeName, &'static str)> {
     let process = process::folder(proc, kubelet.pid);
     let arguments = arguments(&process);
     let flag = |name: &str| flag_of(&arguments, name).filter(|value| !value.is_empty());
     if let Some(name) = flag("hostname-override") {
         let name = NodeName::parse(&name.trim().to_lowercase()).ok()?;
-        return Some((name, NodeNameSource::Flag));
+        return Some((name, BY_FLAG));
     }
     let read = |path: &Path| as_it_sees(&process, path, files::read_text).ok();
     let place = flag("kubeconfig").map(PathBuf::from).unwrap_or_default();
-    let kubeconfig: Kubeconfig =
+    let kubeconfig: Value =
         read(&place).and_then(|text| yaml::read(&text).ok()).unwrap_or_default();
-    let of_user = |user: &KubeconfigUser| {
-        let ClientCertificate { client_certificate, client_certificate_data } = &user.user;
-        let data = || String::from_utf8(base64_of(client_certificate_data.as_ref()?)?).ok();
-        let file = || read(&place.parent()?.join(client_certificate.as_ref()?));
-        node_user(&user.name).or_else(|| node_of(&data()?)).or_else(|| node_of(&file()?))
+    let of_user = |user: &Value| {
+        let certificate = |key: &str| user["user"][key].as_str();
+        let data = || String::from_utf8(base64_of(certificate("client-certificate-data")?)?).ok();
+        let file = || read(&place.parent()?.join(certificate("client-certificate")?));
+        let named = user["name"].as_str().and_then(node_user);
+        named.or_else(|| node_of(&data()?)).or_else(|| node_of(&file()?))
     };
     let usual = || {
         let folder = flag("cert-dir").map_or_else(|| kubelet.root_dir.join("pki"), PathBuf::from);
         node_of(&read(&folder.join("kubelet-client-current.pem"))?)
     };
-    let found = kubeconfig.users.iter().find_map(of_user).or_else(usual)?;
-    Some((found, NodeNameSource::Certificate))
+    let users = kubeconfig["users"].as_array();
+    let found = users.into_iter().flatten().find_map(of_user).or_else(usual)?;
+    Some((found, BY_CERTIFICATE))
 }
 
 /// What the user that a node logs in as begins with.
@@ -236,45 +205,6 @@ pub fn processes(proc: &Path) -> Vec<u32> {
     pids
 }
 
-/// A file that a program of Kubernetes was told as the cloud's configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToldCloudConfig {
-    /// The program and its process.
-    pub by: String,
-    /// The file as it stands on the command line.
-    pub path: PathBuf,
-    /// Why that is not the same file for us, if it is not.
-    pub elsewhere: Option<&'static str>,
-}
-
-/// What kubelets and controller-managers were told by `--cloud-config`.
-#[must_use]
-pub fn cloud_configs(proc: &Path) -> Vec<ToldCloudConfig> {
-    let told = |pid: u32| {
-        let process = process::folder(proc, pid);
-        let arguments = arguments(&process);
-        let called = arguments.first().map(Path::new).and_then(Path::file_name)?.to_str()?;
-        let is_manager = called.ends_with("controller-manager")
-            || called == "hyperkube"
-                && arguments.iter().any(|word| word.ends_with("controller-manager"));
-        if !is_manager && !is_kubelet(&process) {
-            return None;
-        }
-        let path = flag_of(&arguments, "cloud-config").filter(|path| !path.is_empty())?;
-        let path = PathBuf::from(path);
-        let elsewhere = match as_it_sees(&process, &path, |path| files::place(&path)).ok() {
-            None => Some("which cannot be read"),
-            theirs if files::place(&path).ok() != theirs => {
-                Some("which is a file of its container")
-            }
-            _ => None,
-        };
-        let who = if is_manager { called } else { "kubelet" };
-        Some(ToldCloudConfig { by: format!("{who} (process {pid})"), path, elsewhere })
-    };
-    process::numbers(proc).into_iter().filter_map(told).collect()
-}
-
 /// What of a kubelet's environment its calls get, and the driver reads: where a cloud is, and the way there.
 #[must_use]
 pub fn environment(proc: &Path) -> Vec<(String, String)> {
@@ -322,7 +252,7 @@ impl ConfiguredKubelet<'_> {
     /// The node's name in Kubernetes. `None` if kubelet uses the host name, no kubelet is running, or several disagree.
     /// The kubelet that called this driver is found without a scan of all processes.
     #[must_use]
-    pub fn node_name(&self, caller: Option<u32>) -> Option<(NodeName, NodeNameSource)> {
+    pub fn node_name(&self, caller: Option<u32>) -> Option<(NodeName, &'static str)> {
         let its_own = caller.filter(|pid| is_kubelet(&process::folder(&self.proc, *pid)));
         let all = match its_own.and_then(|pid| look(&self.proc, pid)) {
             Some(kubelet) => vec![kubelet],
@@ -612,10 +542,10 @@ mod tests {
         assert_eq!(kubelet(&[]), None);
         let found = |name: &str, source| Some((name.to_owned(), source));
         write("k/pki/kubelet-client-current.pem", PEM);
-        let by_certificate = found("master2", NodeNameSource::Certificate);
+        let by_certificate = found("master2", BY_CERTIFICATE);
         assert_eq!(kubelet(&[]), by_certificate);
         for flag in [&["--hostname-override=Other"][..], &["--hostname-override", "other"]] {
-            assert_eq!(kubelet(flag), found("other", NodeNameSource::Flag));
+            assert_eq!(kubelet(flag), found("other", BY_FLAG));
         }
         let logs_in = |user: &str| {
             write("etc/kubelet.conf", &format!("kind: Config\nusers:\n- name: {user}\n"));
@@ -623,7 +553,7 @@ mod tests {
         };
         write("etc/own.pem", PEM);
         let data = BASE64_STANDARD.encode(PEM);
-        let of_user = |name: &str| found(name, NodeNameSource::Certificate);
+        let of_user = |name: &str| found(name, BY_CERTIFICATE);
         assert_eq!(logs_in("system:node:worker-1"), of_user("worker-1"));
         assert_eq!(logs_in("default-auth\n  user: {client-certificate: own.pem}"), by_certificate);
         fs::remove_file(folder.join("root/k/pki/kubelet-client-current.pem")).unwrap();

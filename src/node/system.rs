@@ -3,7 +3,7 @@
 
 use crate::failpoints;
 use crate::host::{files, tool};
-use crate::kubelet::{self, Kubelet, NodeNameSource};
+use crate::kubelet::{self, Kubelet};
 use crate::model::error::{Error, Result};
 use crate::model::ids::NodeName;
 use crate::ports::clock::Deadline;
@@ -57,7 +57,7 @@ impl System {
 
     /// The name of a kubelet's node, and what says so, where it is not the host's name anyway.
     #[must_use]
-    pub fn node_name_of(&self, kubelet: &Kubelet) -> Option<(NodeName, NodeNameSource)> {
+    pub fn node_name_of(&self, kubelet: &Kubelet) -> Option<(NodeName, &'static str)> {
         kubelet::node_name(&self.proc, kubelet)
     }
 

@@ -7,7 +7,7 @@ use crate::model::ids::NodeName;
 use crate::model::kubelet::Attacher;
 use crate::model::report::finding::{Finding, Level};
 use crate::node::durable;
-use crate::node::kubelet::{Kubelet, NodeNameSource, USUAL_PLUGIN_DIR, ours};
+use crate::node::kubelet::{Kubelet, USUAL_PLUGIN_DIR, ours};
 use crate::node::system;
 use crate::operator::configured::Configured;
 use std::fs::File;
@@ -44,7 +44,7 @@ pub(super) fn look(all: &[Kubelet], configured: &Configured) -> Vec<Finding> {
 
 /// What kubelet asks for must be asked for at the same server as what this machine asks for.
 pub(super) fn node_name(
-    (name, source): &(NodeName, NodeNameSource),
+    (name, source): &(NodeName, &str),
     configured: Option<&NodeName>,
 ) -> Finding {
     const CHECK: &str = "node name";
