@@ -39,9 +39,14 @@ fn differs(drift: &[String]) -> Stop {
     Stop::with_lines("not as it was installed:", drift)
 }
 
-/// Whether a file has this checksum; why not, in words, if it cannot be read.
-fn has_checksum(path: &Path, wanted: &str) -> Result<bool, String> {
-    durable::checksum(path).map(|sum| sum == wanted).map_err(|error| error.to_string())
+/// What to say of a file that has not this checksum.
+fn difference(path: &Path, wanted: &str, is_another: &str) -> Option<String> {
+    let path_shown = path.display();
+    match durable::checksum(path) {
+        Ok(sum) if sum == wanted => None,
+        Ok(_) => Some(format!("{path_shown} is another one than was installed{is_another}")),
+        Err(error) => Some(format!("{path_shown} cannot be compared: {error}")),
+    }
 }
 
 fn of_driver(plugins: &Plugins, record: &record::InstallRecord) -> Vec<String> {
@@ -50,17 +55,9 @@ fn of_driver(plugins: &Plugins, record: &record::InstallRecord) -> Vec<String> {
     if !plugins.has_driver() {
         return vec![format!("the driver is gone: {shown}")];
     }
-    let mut drift = Vec::new();
-    match has_checksum(&driver, record.get("sha256")) {
-        Ok(true) => {}
-        Ok(false) => drift.push(format!(
-            "{shown} is another one than was installed at {} ({})",
-            record.get("time"),
-            record.get("version")
-        )),
-        Err(why) => drift.push(format!("the driver cannot be compared: {why}")),
-    }
-    if !plugins.is_runnable() && !record.is_foreign() {
+    let installed = format!(" at {} ({})", record.get("time"), record.get("version"));
+    let mut drift = Vec::from_iter(difference(&driver, record.get("sha256"), &installed));
+    if durable::mode(&driver) != Some(0o755) && !record.is_foreign() {
         drift.push(format!("{shown} has other permissions than 0755"));
     }
     drift
@@ -106,17 +103,12 @@ fn of_trigger(site: &Site, record: &record::InstallRecord) -> Vec<String> {
     let mut drift = Vec::new();
     for (name, place) in trigger::places(site) {
         let Some(wanted) = record.checksum_of(name) else { continue };
-        let shown = place.display();
-        if !place.is_file() {
+        let advice = " (what is to be changed belongs into a drop-in)";
+        if place.is_file() {
+            drift.extend(difference(&place, wanted, advice));
+        } else {
+            let shown = place.display();
             drift.push(format!("disks that come back are not noticed: {shown} is gone"));
-            continue;
-        }
-        match has_checksum(&place, wanted) {
-            Ok(true) => {}
-            Ok(false) => drift.push(format!(
-                "{shown} is another one than was installed (what is to be changed belongs into a drop-in)"
-            )),
-            Err(why) => drift.push(format!("{shown} cannot be compared: {why}")),
         }
     }
     for (unit, link) in trigger::links(site) {
