@@ -2,11 +2,8 @@
 
 use super::console::{NodeResult, Stop, lines};
 use super::kubelet::{self, Kubelet, PluginDirSource, USUAL_PLUGIN_DIR, USUAL_ROOT};
-use super::record;
 use super::site::{Plugins, Site};
-use crate::host::mount_tables;
-use crate::model::mount::mountinfo::MountTable;
-use std::fs::File;
+use super::{record, users};
 use std::path::{Path, PathBuf};
 
 const WHICH: &str = "Say which is meant: --plugin-dir DIR";
@@ -109,10 +106,7 @@ fn usual(site: &Site) -> PathBuf {
 /// Asked of the mount table: to root a read-only folder looks like a writable one, and to try would
 /// leave something that kubelet sees.
 fn is_read_only(proc: &Path, folder: &Path) -> bool {
-    let text = File::open(proc.join("self/mountinfo")).and_then(mount_tables::read);
-    let Some(table) = text.ok().and_then(|text| MountTable::parse(&text).ok()) else {
-        return false;
-    };
+    let Ok(table) = users::mounts(&proc.join("self")) else { return false };
     // Of those at one place the last one is on top.
     let above = table.mounts().iter().filter(|mount| folder.starts_with(&mount.target));
     let mount = above.max_by_key(|mount| mount.target.components().count());

@@ -19,7 +19,7 @@ const ENDING: Duration = Duration::from_secs(1);
 pub fn find(site: &Site, plugins: &Plugins) -> NodeResult<Vec<String>> {
     let mut mounted = volumes(&site.proc.join("self"))?;
     for pid in kubelet::processes(&site.proc) {
-        let process = site.proc.join(pid.to_string());
+        let process = process::folder(&site.proc, pid);
         match volumes(&process) {
             Ok(more) => mounted.extend(more),
             Err(_) if has_ended(&process) => {}
@@ -43,23 +43,23 @@ pub fn maps() -> NodeResult<Vec<String>> {
 /// Volumes that are mounted for a kubelet, and not where this process is.
 pub fn seen_by_kubelet_alone(site: &Site, pid: u32) -> NodeResult<Vec<PathBuf>> {
     let ours = volumes(&site.proc.join("self"))?;
-    let mut theirs = volumes(&site.proc.join(pid.to_string()))?;
+    let mut theirs = volumes(&process::folder(&site.proc, pid))?;
     theirs.retain(|place| !ours.contains(place));
     Ok(theirs)
 }
 
-/// A table that cannot be read is no empty table.
 fn volumes(process: &Path) -> NodeResult<Vec<PathBuf>> {
-    let path = process.join("mountinfo");
-    let text = File::open(&path).and_then(mount_tables::read);
-    let table = text
-        .map_err(|error| error.to_string())
-        .and_then(|text| MountTable::parse(&text).map_err(|error| error.to_string()));
-    let table = table.map_err(|why| {
-        Stop::new(format!("the mounts cannot be read: {}: {why}", path.display()))
-    })?;
+    let table = mounts(process)?;
     let targets = table.mounts().iter().map(|mount| &mount.target);
     Ok(targets.filter(|target| is_volume(target)).cloned().collect())
+}
+
+/// What a process sees mounted. A table that cannot be read is no empty table.
+pub fn mounts(process: &Path) -> NodeResult<MountTable> {
+    let path = process.join("mountinfo");
+    let text = File::open(&path).and_then(mount_tables::read).map_err(|error| error.to_string());
+    let table = text.and_then(|text| MountTable::parse(&text).map_err(|error| error.to_string()));
+    table.map_err(|why| Stop::new(format!("the mounts cannot be read: {}: {why}", path.display())))
 }
 
 /// The machine's one mount of a volume, and a pod's.
@@ -94,13 +94,9 @@ fn calls(site: &Site, plugins: &Plugins) -> Vec<String> {
     let Ok(folder) = fs::canonicalize(plugins.driver_folder()) else { return Vec::new() };
     let driver = folder.join("disk");
     let replaced = PathBuf::from(format!("{} (deleted)", driver.display()));
-    let entries = fs::read_dir(&site.proc).into_iter().flatten().flatten();
-    let mut pids: Vec<u32> =
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    pids.sort_unstable();
     let mut found = Vec::new();
-    for pid in pids {
-        let process = site.proc.join(pid.to_string());
+    for pid in process::numbers(&site.proc) {
+        let process = process::folder(&site.proc, pid);
         if !may_be_a_call(&process) {
             continue;
         }
