@@ -12,10 +12,6 @@ static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// Taken while a signal must wait.
 static HELD: Mutex<()> = Mutex::new(());
 
-/// What holds a signal up, until it is dropped.
-#[derive(Debug)]
-pub struct HeldEnd(#[expect(dead_code, reason = "it is held")] MutexGuard<'static, ()>);
-
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -53,7 +49,6 @@ pub fn end(path: &Path) {
 }
 
 /// A signal waits while this is held: what is renamed is noted too.
-#[must_use]
-pub fn hold() -> HeldEnd {
-    HeldEnd(HELD.lock().unwrap_or_else(PoisonError::into_inner))
+pub fn hold() -> MutexGuard<'static, ()> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
