@@ -4,7 +4,6 @@
 use crate::host::files;
 use crate::model::error::{Error, Result};
 use crate::model::hexadecimal::digits_of;
-use nix::errno::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -44,20 +43,21 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
     flush(folder_of(to))
 }
 
-/// Replaces a file by one of this mode, which is on the disk then.
+/// Replaces a file by one of this mode, which is on the disk then; its folder is made, if it is missing.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    make_folder(folder_of(path), 0o755)?;
     files::exchange(path, bytes, mode, true).map(|_| ())
 }
 
 /// Copies what is open to a new file of this mode in place of what is there: whole and on the disk, or none. Half
 /// of one would keep a full disk full.
-pub fn copy_open(from: &mut File, to: &Path, mode: u32) -> Result<()> {
+pub fn copy_open(mut from: &File, to: &Path, mode: u32) -> Result<()> {
     files::remove_if_there(to)?;
     let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(to);
     let mut file = opened.map_err(wrong("copy it to", to))?;
     let mut complete = || {
         from.rewind()?;
-        std::io::copy(from, &mut file)?;
+        std::io::copy(&mut from, &mut file)?;
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.sync_all()
     };
@@ -69,9 +69,9 @@ pub fn copy_open(from: &mut File, to: &Path, mode: u32) -> Result<()> {
 
 /// Copies a file with its owner, permissions and times.
 pub fn copy(from: &Path, to: &Path) -> Result<()> {
-    let mut file = File::open(from).map_err(wrong("open", from))?;
+    let file = File::open(from).map_err(wrong("open", from))?;
     let found = file.metadata().map_err(wrong("look at", from))?;
-    copy_open(&mut file, to, found.mode() & 0o7777)?;
+    copy_open(&file, to, found.mode() & 0o7777)?;
     let keep = || {
         std::os::unix::fs::chown(to, Some(found.uid()), Some(found.gid()))?;
         let copy = File::open(to)?;
@@ -92,17 +92,10 @@ pub fn second_name(from: &Path, to: &Path) -> Result<()> {
     flush(folder_of(to))
 }
 
-/// Moves a file, to another file system too.
-pub fn move_to(from: &Path, to: &Path) -> Result<()> {
-    match fs::rename(from, to) {
-        Ok(()) => flush(folder_of(to)),
-        Err(error) if error.raw_os_error() == Some(Errno::EXDEV as i32) => {
-            copy(from, to)?;
-            flush(folder_of(to))?;
-            files::remove_if_there(from)
-        }
-        Err(error) => Err(wrong("move it to", to)(error)),
-    }
+/// Makes a link, and its folder.
+pub fn link(target: &Path, place: &Path) -> Result<()> {
+    make_folder(folder_of(place), 0o755)?;
+    std::os::unix::fs::symlink(target, place).map_err(wrong("link", place))
 }
 
 /// Removes what is there, with all that is in it; fine if it is not there.
@@ -148,19 +141,16 @@ pub fn open(path: &Path) -> Result<File> {
     }
 }
 
-/// How much of a file is read at once.
-const PIECE: usize = 256 << 10;
-
 /// The SHA-256 of a file, as `sha256sum` writes it.
 pub fn checksum(path: &Path) -> Result<String> {
-    checksum_of(&mut open(path)?).map_err(wrong("read", path))
+    checksum_of(&open(path)?).map_err(wrong("read", path))
 }
 
 /// The same of one that is open.
-pub fn checksum_of(file: &mut File) -> std::io::Result<String> {
+pub fn checksum_of(mut file: &File) -> std::io::Result<String> {
     file.rewind()?;
     let mut sum = ring::digest::Context::new(&ring::digest::SHA256);
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; 256 << 10];
     loop {
         match file.read(&mut piece) {
             Ok(0) => break,
@@ -173,39 +163,16 @@ pub fn checksum_of(file: &mut File) -> std::io::Result<String> {
 }
 
 /// Whether two files hold the same; one that is not there does not.
-pub fn is_same(one: &mut File, other: &Path) -> Result<bool> {
+pub fn is_same(one: &File, other: &Path) -> Result<bool> {
     if !other.exists() {
         return Ok(false);
     }
-    let mut other_file = open(other)?;
-    let read = |error| Error::io(format!("compare with {}", other.display()), &error);
-    let sizes = || Ok::<_, std::io::Error>((one.metadata()?.len(), other_file.metadata()?.len()));
-    let (size, size_of_other) = sizes().map_err(read)?;
-    if size != size_of_other {
-        return Ok(false);
-    }
-    holds_the_same(one, &mut other_file).map_err(read)
-}
-
-/// Whether two files of one size hold the same: known at the first piece that differs.
-fn holds_the_same(one: &mut File, other: &mut File) -> std::io::Result<bool> {
-    one.rewind()?;
-    let (mut piece, mut piece_of_other) = (vec![0; PIECE], vec![0; PIECE]);
-    loop {
-        let length = match one.read(&mut piece) {
-            Ok(0) => return Ok(true),
-            Ok(length) => length,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        match other.read_exact(&mut piece_of_other[..length]) {
-            Ok(()) if piece[..length] == piece_of_other[..length] => {}
-            Ok(()) => return Ok(false),
-            // It became shorter meanwhile.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(false),
-            Err(error) => return Err(error),
-        }
-    }
+    let other_file = open(other)?;
+    let same = || {
+        let is_as_long = one.metadata()?.len() == other_file.metadata()?.len();
+        Ok(is_as_long && checksum_of(one)? == checksum_of(&other_file)?)
+    };
+    same().map_err(|error: std::io::Error| wrong("compare with", other)(error))
 }
 
 /// The permissions of a file, behind links.
@@ -234,8 +201,8 @@ mod tests {
         let (from, to) = (folder.path().join("a"), folder.path().join("b"));
         fs::write(&from, "x").unwrap();
         // A file that can be opened and not read.
-        let mut unreadable = OpenOptions::new().write(true).open(&from).unwrap();
-        assert!(copy_open(&mut unreadable, &to, 0o600).is_err());
+        let unreadable = OpenOptions::new().write(true).open(&from).unwrap();
+        assert!(copy_open(&unreadable, &to, 0o600).is_err());
         assert!(!is_there(&to));
     }
 
@@ -252,11 +219,9 @@ mod tests {
         assert_eq!(fs::read(&to).unwrap(), b"x");
         assert_eq!(mode(&to), Some(0o640));
         assert_eq!(fs::metadata(&to).unwrap().modified().unwrap(), before);
-        assert!(is_same(&mut open(&from).unwrap(), &to).unwrap());
+        assert!(is_same(&open(&from).unwrap(), &to).unwrap());
         fs::write(&to, "y").unwrap();
-        assert!(!is_same(&mut open(&from).unwrap(), &to).unwrap());
-        move_to(&to, &from).unwrap();
-        assert_eq!(entries(folder.path()).unwrap(), [from]);
+        assert!(!is_same(&open(&from).unwrap(), &to).unwrap());
     }
 
     #[test]

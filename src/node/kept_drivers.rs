@@ -27,7 +27,7 @@ pub fn all(site: &Site) -> Vec<(usize, PathBuf)> {
 /// What is in its place now is no former one: so each is kept once.
 pub fn forget_the_one_in_place(site: &Site, plugins: &Plugins) -> Result<()> {
     for (_, kept) in all(site) {
-        if durable::is_same(&mut durable::open(&kept)?, &plugins.driver())? {
+        if durable::is_same(&durable::open(&kept)?, &plugins.driver())? {
             durable::remove_all(&kept)?;
         }
     }

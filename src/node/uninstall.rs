@@ -145,7 +145,8 @@ fn remove_driver(site: &Site, plugins: &Plugins) -> NodeResult {
     // A folder without a driver is a broken driver to kubelet, so the hidden file goes with it.
     let hidden = folder.join(".config.toml");
     if hidden.is_file() {
-        durable::move_to(&hidden, &site.kept_hidden_config())?;
+        durable::second_name(&hidden, &site.kept_hidden_config())?;
+        files::remove_if_there(&hidden)?;
     }
     files::remove_if_there(&leaving)?;
     for path in durable::entries(&folder)? {

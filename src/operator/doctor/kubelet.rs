@@ -180,7 +180,7 @@ fn is_this_program(driver: &Path) -> Option<bool> {
     if files::place(this).ok()? == files::place(driver).ok()? {
         return Some(true);
     }
-    durable::is_same(&mut File::open(this).ok()?, driver).ok()
+    durable::is_same(&File::open(this).ok()?, driver).ok()
 }
 
 pub(super) fn root(kubelet: &Kubelet, configured: &Configured) -> Finding {
