@@ -79,7 +79,6 @@ pub fn begin(site: &Site, plugins: &Plugins) -> NodeResult<BegunChange> {
             change.settled = Some(word);
         }
     }
-    predecessor::move_from_ours(site)?;
     site.step("begun");
     Ok(change)
 }

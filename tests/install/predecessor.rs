@@ -136,19 +136,6 @@ fn a_second_one_does_not_take_the_place_of_the_first() {
     assert!(!machine.at("var/lib/incloud-disk/predecessor.2").exists(), "the same one again");
 }
 
-/// The version before kept it where the next upgrade lost it.
-#[test]
-fn one_that_was_kept_among_ours_is_found() {
-    let machine = Machine::new();
-    machine.installed(&machine.make_driver("a"));
-    let script = SCRIPT.replace(". \"$(dirname \"$0\")/lib.sh\"", LIBRARY);
-    write(&machine.previous(), &script, 0o755);
-    must(&mut machine.put("upgrade", &machine.make_driver("b")));
-    assert!(is_same(&machine.previous(), &machine.base().join("driver-a")));
-    must(&mut to_predecessor(&machine));
-    assert_eq!(fs::read_to_string(machine.driver()).unwrap(), script);
-}
-
 #[test]
 fn a_link_comes_back_as_the_link_or_as_what_it_led_to() {
     for is_gone in [false, true] {
