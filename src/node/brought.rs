@@ -30,7 +30,7 @@ pub struct BroughtFile {
     pub path: PathBuf,
     pub text: String,
     /// Who else can read or change it.
-    doubt: Option<&'static str>,
+    pub doubt: Option<&'static str>,
 }
 
 impl BroughtFile {

@@ -19,10 +19,10 @@ const TEMPLATE: &str = include_str!("../../examples/config.toml");
 /// What is to be done about the configuration.
 #[derive(Debug)]
 pub struct ConfigurationPlan {
-    /// What is to be written; nothing if the one that is there stays.
-    pub text: Option<String>,
-    /// What is tried, with the `cloud.conf` below.
-    pub tried: Option<String>,
+    /// What it is to say.
+    pub text: String,
+    /// Whether that is to be written; else the one that is there stays.
+    pub is_new: bool,
     /// Where it comes from, for people.
     pub origin: String,
     /// Whether a person named it, or what it is to name.
@@ -30,21 +30,11 @@ pub struct ConfigurationPlan {
     /// Whether it takes the place of another one.
     replaces: bool,
     /// A `cloud.conf` that is kept beside it.
-    pub credentials: Option<KeptCredentials>,
+    pub credentials: Option<BroughtFile>,
 }
 
-/// A `cloud.conf` that is to be kept beside the configuration.
-#[derive(Debug)]
-pub struct KeptCredentials {
-    /// Where it comes from, for people.
-    pub from: PathBuf,
-    pub text: String,
-}
-
-impl KeptCredentials {
-    /// Where it is kept, as the machine sees it and the configuration names it.
-    pub const PLACE: &str = "/etc/incloud-disk/cloud.conf";
-}
+/// Where a `cloud.conf` is kept, as the machine sees it and the configuration names it.
+pub const CREDENTIALS: &str = "/etc/incloud-disk/cloud.conf";
 
 /// What is to be done on this machine.
 pub fn plan(site: &Site, brought: &BroughtFiles) -> NodeResult<ConfigurationPlan> {
@@ -56,7 +46,7 @@ pub fn plan(site: &Site, brought: &BroughtFiles) -> NodeResult<ConfigurationPlan
     }
     let credentials = credentials(site, brought.credentials.as_ref())?;
     must_be_agreed(site, credentials.as_ref())?;
-    let kept = credentials.as_ref().map(|_| Path::new(KeptCredentials::PLACE));
+    let kept = credentials.as_ref().map(|_| Path::new(CREDENTIALS));
     let named = kept.or(site.options.cloud_config.as_deref());
     let (text, origin) = if let Some(brought) = &brought.config {
         (brought.text.clone(), brought.path.display().to_string())
@@ -95,48 +85,42 @@ pub fn plan(site: &Site, brought: &BroughtFiles) -> NodeResult<ConfigurationPlan
     }
     let is_named = [&brought.config, &brought.credentials].into_iter().any(Option::is_some)
         || site.options.cloud_config.is_some();
-    Ok(ConfigurationPlan {
-        tried: is_named.then(|| text.clone()),
-        text: (!is_same).then_some(text),
-        origin,
-        is_named,
-        replaces,
-        credentials,
-    })
+    Ok(ConfigurationPlan { text, is_new: !is_same, origin, is_named, replaces, credentials })
 }
 
 /// Which `cloud.conf` is to be kept: one that a person brought, or one that goes with the driver that it was
 /// for, since it lies in kubelet's plugin folder.
-fn credentials(site: &Site, brought: Option<&BroughtFile>) -> NodeResult<Option<KeptCredentials>> {
-    if let Some(brought) = brought {
-        let told = checked("--credentials", &brought.path, &brought.text)?;
-        let from = brought.path.clone();
-        site.console.say(&format!("the cloud is taken from {}: {told}", from.display()));
-        return Ok(Some(KeptCredentials { from, text: brought.text.clone() }));
-    }
-    let Some(path) = &site.options.cloud_config else { return Ok(None) };
-    let text = files::read_text(site.below(path)).map_err(|error| {
-        let why = crate::model::error::errno_text(&error);
-        Stop::new(format!("--cloud-config {}: {why}", path.display()))
-    })?;
-    let told = checked("--cloud-config", path, &text)?;
-    site.console.say(&format!("the cloud is taken from {}: {told}", path.display()));
-    let is_in_plugins = path.components().any(|part| part.as_os_str() == "incloud~disk");
-    Ok(is_in_plugins.then(|| KeptCredentials { from: path.clone(), text }))
+fn credentials(site: &Site, brought: Option<&BroughtFile>) -> NodeResult<Option<BroughtFile>> {
+    let (option, file, is_kept) = match (brought, &site.options.cloud_config) {
+        (Some(brought), _) => ("--credentials", brought.clone(), true),
+        (None, Some(path)) => {
+            let text = files::read_text(site.at(path)).map_err(|error| {
+                let why = crate::model::error::errno_text(&error);
+                Stop::new(format!("--cloud-config {}: {why}", path.display()))
+            })?;
+            let is_in_plugins = path.components().any(|part| part.as_os_str() == "incloud~disk");
+            let file = BroughtFile { path: path.clone(), text, doubt: None };
+            ("--cloud-config", file, is_in_plugins)
+        }
+        (None, None) => return Ok(None),
+    };
+    let told = checked(option, &file)?;
+    site.console.say(&format!("the cloud is taken from {}: {told}", file.path.display()));
+    Ok(is_kept.then_some(file))
 }
 
 /// Another one that is there is not replaced without a word.
-fn must_be_agreed(site: &Site, credentials: Option<&KeptCredentials>) -> NodeResult {
+fn must_be_agreed(site: &Site, credentials: Option<&BroughtFile>) -> NodeResult {
     let Some(new) = credentials.filter(|_| !site.options.consent.replace_config) else {
         return Ok(());
     };
-    match files::read_if_there(&site.below(Path::new(KeptCredentials::PLACE)))? {
+    match files::read_if_there(&site.at(CREDENTIALS))? {
         Some(there) if there != new.text => Err(Stop::new(format!(
             "refused, nothing was changed: {} is there, and {} is another one\n\
              --replace-config takes the new one; the old one is kept as {}",
-            KeptCredentials::PLACE,
-            new.from.display(),
-            before(Path::new(KeptCredentials::PLACE)).display()
+            CREDENTIALS,
+            new.path.display(),
+            before(Path::new(CREDENTIALS)).display()
         ))),
         _ => Ok(()),
     }
@@ -144,7 +128,7 @@ fn must_be_agreed(site: &Site, credentials: Option<&KeptCredentials>) -> NodeRes
 
 /// Credentials that no configuration reads would be believed to be in use.
 fn must_name(text: &str, origin: &str, credentials: &Path) -> NodeResult {
-    let place = KeptCredentials::PLACE;
+    let place = CREDENTIALS;
     // One that is no TOML is told by what reads it.
     let named = keys(text).map(|keys| keys.get("openstack.cloud_conf").cloned());
     match named {
@@ -166,9 +150,9 @@ fn before(path: &Path) -> PathBuf {
 }
 
 /// What a `cloud.conf` says, without its secrets.
-fn checked(option: &str, path: &Path, text: &str) -> NodeResult<String> {
-    let path = path.display().to_string();
-    let written = Written::from_cloud_conf(text, &path)?;
+fn checked(option: &str, file: &BroughtFile) -> NodeResult<String> {
+    let path = file.path.display().to_string();
+    let written = Written::from_cloud_conf(&file.text, &path)?;
     if written.auth_url.is_none() && written.cloud.is_none() {
         return Err(Stop::new(format!(
             "{option} {path}: it names no auth-url in [Global], so it is no cloud.conf of OpenStack"
@@ -299,18 +283,18 @@ pub fn write(site: &Site, plan: &ConfigurationPlan) -> NodeResult {
     if let Some(credentials) = &plan.credentials {
         keep(site, credentials)?;
     }
-    let Some(text) = &plan.text else {
+    if !plan.is_new {
         site.console.say(&format!("the configuration stays as it is: {shown}"));
         return if plan.is_named { make_private(site, &config) } else { Ok(()) };
-    };
+    }
     let from = if plan.is_named { format!(", taken from {}", plan.origin) } else { String::new() };
     if plan.replaces {
         keep_before(site, &config)?;
     }
     if site.announces(&format!("writing a configuration: {shown}{from}")) {
-        put(site, &config, text)?;
+        durable::replace(&config, plan.text.as_bytes(), 0o600)?;
     } else if plan.is_named {
-        let keys = keys(text).unwrap_or_default();
+        let keys = keys(&plan.text).unwrap_or_default();
         let names: Vec<_> = keys.keys().map(String::as_str).collect();
         site.console.say(&format!("it would set: {}", names.join(", ")));
     }
@@ -321,8 +305,8 @@ pub fn write(site: &Site, plan: &ConfigurationPlan) -> NodeResult {
 }
 
 /// The `cloud.conf` that the configuration names.
-fn keep(site: &Site, new: &KeptCredentials) -> NodeResult {
-    let to = site.below(Path::new(KeptCredentials::PLACE));
+fn keep(site: &Site, new: &BroughtFile) -> NodeResult {
+    let to = site.at(CREDENTIALS);
     let there = files::read_if_there(&to)?;
     if there.as_ref() == Some(&new.text) {
         return make_private(site, &to);
@@ -330,8 +314,8 @@ fn keep(site: &Site, new: &KeptCredentials) -> NodeResult {
     if there.is_some() {
         keep_before(site, &to)?;
     }
-    if site.announces(&format!("copying {} to {}", new.from.display(), to.display())) {
-        put(site, &to, &new.text)?;
+    if site.announces(&format!("copying {} to {}", new.path.display(), to.display())) {
+        durable::replace(&to, new.text.as_bytes(), 0o600)?;
     }
     Ok(())
 }
@@ -342,13 +326,6 @@ fn keep_before(site: &Site, path: &Path) -> NodeResult {
         durable::copy(path, &kept)?;
         make_private(site, &kept)?;
     }
-    Ok(())
-}
-
-/// Whole or not at all, and for its owner alone.
-fn put(site: &Site, path: &Path, text: &str) -> NodeResult {
-    durable::make_folder(&site.config_folder(), 0o755)?;
-    durable::replace(path, text.as_bytes(), 0o600)?;
     Ok(())
 }
 
@@ -367,6 +344,29 @@ fn make_private(site: &Site, path: &Path) -> NodeResult {
 }
 
 /// What Kubernetes was told of the cloud, and what lies beside the driver: a person may take it. Each is one
+/// line, with what to type.
+#[must_use]
+pub fn found(site: &Site, folder: &Path) -> Vec<String> {
+    let kubelets = kubelet::processes(&site.proc);
+    let told = |pid: u32| told_cloud_config(&site.proc, pid, kubelets.contains(&pid));
+    let mut found: Vec<_> = process::numbers(&site.proc).into_iter().filter_map(told).collect();
+    for path in durable::entries(folder).unwrap_or_default() {
+        let Ok(text) = files::read_text(&path) else { continue };
+        let name = path.display();
+        let conf = || Written::from_cloud_conf(&text, "").is_ok_and(|conf| conf.auth_url.is_some());
+        let has_cloud = |keys: &BTreeMap<String, toml::Value>| keys.contains_key("cloud.kind");
+        if keys(&text).as_ref().is_some_and(has_cloud) {
+            found.push(format!("beside the driver is {name}; to take it: --config {name}"));
+        } else if conf() {
+            found.push(format!("beside the driver is {name}; to take it: --cloud-config {name}"));
+        } else if text.lines().any(|line| line.trim_end() == "clouds:") {
+            found.push(format!("beside the driver is {name}, a clouds.yaml: a configuration names it by openstack.clouds_file"));
+        }
+    }
+    found.dedup();
+    found
+}
+
 /// What a kubelet or a controller-manager was told by `--cloud-config`.
 fn told_cloud_config(proc: &Path, pid: u32, is_kubelet: bool) -> Option<String> {
     let process = process::folder(proc, pid);
@@ -389,29 +389,6 @@ fn told_cloud_config(proc: &Path, pid: u32, is_kubelet: bool) -> Option<String> 
         _ => return Some(format!("{told}; to take it: --cloud-config {path}")),
     };
     Some(format!("{told}, {why}; copy it to this machine, and name it by --cloud-config"))
-}
-
-/// line, with what to type.
-#[must_use]
-pub fn found(site: &Site, folder: &Path) -> Vec<String> {
-    let kubelets = kubelet::processes(&site.proc);
-    let told = |pid: u32| told_cloud_config(&site.proc, pid, kubelets.contains(&pid));
-    let mut found: Vec<_> = process::numbers(&site.proc).into_iter().filter_map(told).collect();
-    for path in durable::entries(folder).unwrap_or_default() {
-        let Ok(text) = files::read_text(&path) else { continue };
-        let name = path.display();
-        let conf = || Written::from_cloud_conf(&text, "").is_ok_and(|conf| conf.auth_url.is_some());
-        let has_cloud = |keys: &BTreeMap<String, toml::Value>| keys.contains_key("cloud.kind");
-        if keys(&text).as_ref().is_some_and(has_cloud) {
-            found.push(format!("beside the driver is {name}; to take it: --config {name}"));
-        } else if conf() {
-            found.push(format!("beside the driver is {name}; to take it: --cloud-config {name}"));
-        } else if text.lines().any(|line| line.trim_end() == "clouds:") {
-            found.push(format!("beside the driver is {name}, a clouds.yaml: a configuration names it by openstack.clouds_file"));
-        }
-    }
-    found.dedup();
-    found
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use super::configuring;
 use super::console::{NodeResult, Stop};
 use super::maker::DriverMaker;
 use super::options::{NodeWord, RollbackTarget};
-use super::site::{OwnProgram, Plugins, Site};
-use super::switch::{self, ForeignShape, NewDriver};
+use super::site::{Plugins, Site};
+use super::switch::{self, NewDriver};
 use super::{
     durable, kept_drivers, maker, pages, plugin_folder, predecessor, readiness, record, trial,
     trigger, users,
@@ -14,7 +14,7 @@ use super::{
 use std::path::PathBuf;
 
 /// `install` and `upgrade`: the driver that a person brought, or the program that runs.
-pub fn run(site: &Site, own: OwnProgram, brought: &BroughtFiles) -> NodeResult {
+pub fn run(site: &Site, brought: &BroughtFiles) -> NodeResult {
     let plugins = if site.word == NodeWord::Upgrade {
         let plugins = plugin_folder::in_use(site)?;
         if !plugins.has_driver() {
@@ -27,9 +27,8 @@ pub fn run(site: &Site, own: OwnProgram, brought: &BroughtFiles) -> NodeResult {
     } else {
         plugin_folder::to_install(site)?
     };
-    let mut new = new_driver(site, own)?;
-    let must_know_maps = must_know_maps(&new);
-    must_know_maps()?;
+    let new = new_driver(site)?;
+    must_know_maps(&new)?;
     let _change = switch::begin(site, &plugins)?;
     // Only now: another install may have written one meanwhile.
     let plan = configuring::plan(site, brought)?;
@@ -42,8 +41,8 @@ pub fn run(site: &Site, own: OwnProgram, brought: &BroughtFiles) -> NodeResult {
     let ready = |there, driver: &std::path::Path| {
         readiness::must_be_ready(site, &plugins, &plan, there, driver)
     };
-    switch::put(site, &plugins, &mut new, ready, || {
-        must_know_maps()?;
+    switch::put(site, &plugins, &new, ready, || {
+        must_know_maps(&new)?;
         configuring::write(site, &plan)?;
         prepare(site)
     })?;
@@ -52,15 +51,19 @@ pub fn run(site: &Site, own: OwnProgram, brought: &BroughtFiles) -> NodeResult {
     Ok(())
 }
 
-fn new_driver(site: &Site, own: OwnProgram) -> NodeResult<NewDriver> {
-    let name = "the new driver";
-    let Some(path) = &site.options.binary else {
-        return Ok(NewDriver { file: own.file, path: None, name, foreign: None });
+fn new_driver(site: &Site) -> NodeResult<NewDriver> {
+    let file = match &site.options.binary {
+        Some(path) if !path.is_file() => {
+            return Err(Stop::new(format!("there is no file {}", path.display())));
+        }
+        Some(path) => durable::open(path)?,
+        None => {
+            let copy = site.own.file.try_clone();
+            copy.map_err(|error| Stop::new(format!("open this executable: {error}")))?
+        }
     };
-    if !path.is_file() {
-        return Err(Stop::new(format!("there is no file {}", path.display())));
-    }
-    Ok(NewDriver { file: durable::open(path)?, path: Some(path.clone()), name, foreign: None })
+    let (path, name) = (site.options.binary.clone(), "the new driver");
+    Ok(NewDriver { file, path, name, is_foreign: false, link: None })
 }
 
 /// `rollback`: again it puts back the newer one.
@@ -79,10 +82,9 @@ pub fn roll_back(site: &Site) -> NodeResult {
             // A change that was killed may have left it among them.
             kept_drivers::forget_the_one_in_place(site, &plugins)?;
         }
-        let mut new = former_driver(site, &plugins, to)?;
-        let must_know_maps = must_know_maps(&new);
-        must_know_maps()?;
-        switch::put(site, &plugins, &mut new, |_, _| Ok(()), &must_know_maps)?;
+        let new = former_driver(site, &plugins, to)?;
+        must_know_maps(&new)?;
+        switch::put(site, &plugins, &new, |_, _| Ok(()), || must_know_maps(&new))?;
     }
     let is_foreign = maker::of(site, &plugins)? == DriverMaker::Foreign;
     finish(site, &plugins, is_foreign)?;
@@ -94,22 +96,20 @@ pub fn roll_back(site: &Site) -> NodeResult {
 
 /// Refuses a driver that knows no maps while volumes are mounted through them. It is asked at the beginning, and once more
 /// right before the switch: the driver in place mounts meanwhile.
-fn must_know_maps(new: &NewDriver) -> impl Fn() -> NodeResult + use<> {
-    let (path, name) = (new.path.clone(), new.name);
-    move || {
-        // The program that runs knows them.
-        let Some(path) = &path else { return Ok(()) };
-        let maps = users::maps()?;
-        if maps.is_empty() || trial::knows_maps(path) {
-            return Ok(());
-        }
-        let why = format!(
-            "refused, nothing was changed: {name} knows no volumes that are mounted through maps of device mapper \
-             (shield.mode), and would mount their disks beside the maps; move the pods that use these to another node \
-             first (kubectl drain):"
-        );
-        Err(Stop::with_lines(&why, &maps))
+fn must_know_maps(new: &NewDriver) -> NodeResult {
+    // The program that runs knows them.
+    let Some(path) = &new.path else { return Ok(()) };
+    let maps = users::maps()?;
+    if maps.is_empty() || trial::knows_maps(path) {
+        return Ok(());
     }
+    let why = format!(
+        "refused, nothing was changed: {} knows no volumes that are mounted through maps of device mapper \
+         (shield.mode), and would mount their disks beside the maps; move the pods that use these to another node \
+         first (kubectl drain):",
+        new.name
+    );
+    Err(Stop::with_lines(&why, &maps))
 }
 
 fn nothing_there(site: &Site, plugins: &Plugins) -> Stop {
@@ -160,7 +160,8 @@ fn former_driver(site: &Site, plugins: &Plugins, to: RollbackTarget) -> NodeResu
         file: durable::open(&place)?,
         path: Some(place),
         name: "the driver that was here before",
-        foreign: None,
+        is_foreign: false,
+        link: None,
     })
 }
 
@@ -175,10 +176,8 @@ fn predecessor_driver(site: &Site, plugins: &Plugins) -> NodeResult<NewDriver> {
     site.console.say(&format!("this puts back {}", predecessor::told(site)));
     Ok(NewDriver {
         file: durable::open(&program)?,
-        foreign: Some(ForeignShape {
-            mode: durable::mode(&program).unwrap_or(0o755),
-            link: predecessor::link(site, plugins),
-        }),
+        link: predecessor::link(site, plugins),
+        is_foreign: true,
         path: Some(program),
         name: "the predecessor",
     })

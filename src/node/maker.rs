@@ -3,7 +3,6 @@
 use super::console::NodeResult;
 use super::site::{Plugins, Site};
 use super::{durable, record, trial};
-use std::path::Path;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverMaker {
@@ -30,13 +29,9 @@ pub fn of(site: &Site, plugins: &Plugins) -> NodeResult<DriverMaker> {
         return Ok(DriverMaker::Ours);
     }
     // A script was put there by a person; it may not answer today, and is no broken copy of this.
-    if is_noted && !trial::is_script(&driver) && !answers(&driver) {
+    if is_noted && !trial::is_script(&driver) && trial::must_be_driver(site, &driver, true).is_err()
+    {
         return Ok(DriverMaker::Damaged);
     }
     Ok(DriverMaker::Foreign)
-}
-
-/// Whether kubelet can take it for a driver.
-pub(super) fn answers(driver: &Path) -> bool {
-    trial::must_be_driver(driver, true).is_ok()
 }

@@ -153,7 +153,7 @@ fn remove_listed(site: &Site) -> Result<()> {
         let Some(text) = files::read_if_there(&list)? else { continue };
         for page in text.lines().skip(1).filter(|page| !page.is_empty()) {
             // Older lists have the whole path of an image's folder in them.
-            files::remove_if_there(&site.below(&site.inside(Path::new(page))))?;
+            files::remove_if_there(&site.at(&site.inside(Path::new(page))))?;
         }
         files::remove_if_there(&list)?;
     }

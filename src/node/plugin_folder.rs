@@ -16,7 +16,7 @@ pub fn to_install(site: &Site) -> NodeResult<Plugins> {
             Some(folder) => {
                 site.console
                     .say(&format!("kubelet runs with the plugin folder {}", folder.display()));
-                site.below(&folder)
+                site.at(&folder)
             }
             None => noted(site)?.unwrap_or_else(|| usual(site)),
         },
@@ -97,10 +97,10 @@ fn usual(site: &Site) -> PathBuf {
     site.console.warn(&format!(
         "{USUAL_PLUGIN_DIR} is on a read-only file system, so this takes {};\n\
          kubelet looks there only if it is started with --volume-plugin-dir={}",
-        site.below(&other).display(),
+        site.at(&other).display(),
         other.display()
     ));
-    site.below(&other)
+    site.at(&other)
 }
 
 /// Asked of the mount table: to root a read-only folder looks like a writable one, and to try would

@@ -1,7 +1,8 @@
 //! Whether a driver is ready on this machine: its own doctor says so, with the configuration that it would
 //! have. And what the doctor says when it is in its place.
 
-use super::configuring::{self, ConfigurationPlan, KeptCredentials};
+use super::brought::BroughtFile;
+use super::configuring::{self, CREDENTIALS, ConfigurationPlan};
 use super::console::{NodeResult, Stop, lines};
 use super::maker::DriverMaker;
 use super::site::{Plugins, Site};
@@ -88,16 +89,19 @@ struct TriedFile {
 }
 
 impl TriedFile {
-    fn write(text: &str, origin: &str) -> std::io::Result<Self> {
-        let mut file = files::in_memory("incloud-disk-config")?;
-        file.set_permissions(Permissions::from_mode(0o600))?;
-        file.write_all(text.as_bytes())?;
-        let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-        // Where /proc is that of other processes the number may be another one's.
-        if files::read_text(&path)? != text {
-            return Err(std::io::Error::other("/proc is that of other processes"));
-        }
-        Ok(Self { path, origin: origin.to_owned(), _file: file })
+    fn write(text: &str, origin: &str) -> Result<Self, String> {
+        let write = || {
+            let mut file = files::in_memory("incloud-disk-config")?;
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            file.write_all(text.as_bytes())?;
+            let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+            // Where /proc is that of other processes the number may be another one's.
+            if files::read_text(&path)? != text {
+                return Err(std::io::Error::other("/proc is that of other processes"));
+            }
+            Ok(Self { path, origin: origin.to_owned(), _file: file })
+        };
+        write().map_err(|error| format!("the configuration cannot be tried: {error}"))
     }
 }
 
@@ -109,31 +113,22 @@ fn look(
     part: &str,
 ) -> Result<Vec<ToldFinding>, String> {
     let words = ["--only", part];
-    let Some(text) = plan.tried.as_ref().or(plan.text.as_ref()) else {
+    if !plan.is_named && !plan.is_new {
         return ask(site, driver, &words, Some(&site.config()));
-    };
-    let mut tried: Vec<TriedFile> = Vec::new();
-    let mut try_it = |text: &str, origin: &str| {
-        let file = TriedFile::write(text, origin)
-            .map_err(|error| format!("the configuration cannot be tried: {error}"))?;
-        let path = file.path.clone();
-        tried.push(file);
-        Ok::<_, String>(path)
-    };
-    let config = match &plan.credentials {
-        None => try_it(text, &plan.origin)?,
-        // It names what is not there yet, or is another one.
-        Some(new) => {
-            let path = try_it(&new.text, &new.from.to_string_lossy())?;
-            try_it(&text.replace(KeptCredentials::PLACE, &path), &plan.origin)?
-        }
-    };
+    }
+    let credentials = plan.credentials.as_ref();
+    let try_it = |new: &BroughtFile| TriedFile::write(&new.text, &new.path.to_string_lossy());
+    let credentials = credentials.map(try_it).transpose()?;
+    // It names what is not there yet, or is another one.
+    let place = credentials.as_ref().map_or(CREDENTIALS, |new| &new.path);
+    let config = TriedFile::write(&plan.text.replace(CREDENTIALS, place), &plan.origin)?;
+    let mut tried: Vec<_> = credentials.iter().chain([&config]).collect();
     // Of two numbers one may begin with the other.
     sort_by_key(&mut tried, |file| std::cmp::Reverse(file.path.len()));
     let shown = |told: &str| {
         tried.iter().fold(told.to_owned(), |told, file| told.replace(&file.path, &file.origin))
     };
-    ask(site, driver, &words, Some(Path::new(&config))).map(|all| {
+    ask(site, driver, &words, Some(Path::new(&config.path))).map(|all| {
         let shown = |one: ToldFinding| ToldFinding {
             found: shown(&one.found),
             fix: one.fix.as_deref().map(shown),
@@ -163,7 +158,7 @@ pub fn must_be_ready(
     }
     // A template is to be filled in; ours is not held up by a cloud that is down, for an upgrade may be what
     // mends that: but what cannot be read is told.
-    if !plan.is_named && plan.text.is_some() {
+    if !plan.is_named && plan.is_new {
         return Ok(());
     }
     let found = match look(site, plan, driver, "configuration") {
@@ -219,10 +214,7 @@ fn must_take_over(
     };
     tell_transports(site, &missing);
     missing.retain(ToldFinding::is_error);
-    if !plan.is_named
-        && plan.text.is_some()
-        && missing.iter().any(|one| one.check == "configuration")
-    {
+    if !plan.is_named && plan.is_new && missing.iter().any(|one| one.check == "configuration") {
         // A person has none yet: what the one to be filled in lacks is no help.
         missing = vec![ToldFinding::error(
             "configuration",

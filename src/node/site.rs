@@ -20,12 +20,12 @@ pub struct OwnProgram {
 
 impl OwnProgram {
     /// Where a release was unpacked, this must be what was packed.
-    pub fn must_be_of_release(&mut self) -> Result<()> {
+    pub fn must_be_of_release(&self) -> Result<()> {
         let Some(folder) = self.path.parent() else { return Ok(()) };
         let sums = folder.join("SHA256SUMS");
         let Some(text) = files::read_if_there(&sums)? else { return Ok(()) };
         let wrong = |error| Error::io(format!("read {}", self.path.display()), &error);
-        let sum = durable::checksum_of(&mut self.file).map_err(wrong)?;
+        let sum = durable::checksum_of(&self.file).map_err(wrong)?;
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let line = text.lines().find_map(|line| line.strip_suffix(&*name)?.strip_suffix("  "));
         if line.is_none_or(|wanted| wanted == sum) {
@@ -43,6 +43,7 @@ pub struct Site {
     /// What was asked for.
     pub options: NodeOptions,
     pub console: Console,
+    pub own: OwnProgram,
     /// The root of the machine, for packages, images and containers; empty for this one.
     pub destdir: PathBuf,
     pub proc: PathBuf,
@@ -58,7 +59,7 @@ impl Site {
     /// The machine as the environment says: `DESTDIR`, and the seams of tests. `INSTALL_PROC` is a folder
     /// in place of `/proc`, `INSTALL_SYSTEMD` one in place of systemd's own.
     #[must_use]
-    pub fn new(word: NodeWord, options: NodeOptions, console: Console) -> Self {
+    pub fn new(word: NodeWord, options: NodeOptions, own: OwnProgram, console: Console) -> Self {
         let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let folder = |name: &str, usual: &str| {
             given(name).map_or_else(|| PathBuf::from(usual), PathBuf::from)
@@ -70,6 +71,7 @@ impl Site {
             word,
             options,
             console,
+            own,
             destdir,
             proc: folder("INSTALL_PROC", "/proc"),
             systemd: folder("INSTALL_SYSTEMD", "/run/systemd/system"),
@@ -80,14 +82,9 @@ impl Site {
 
     /// Where a path of the machine is.
     #[must_use]
-    pub fn at(&self, path: &str) -> PathBuf {
-        self.below(Path::new(path))
-    }
-
-    /// The same.
-    #[must_use]
-    pub fn below(&self, path: &Path) -> PathBuf {
-        if self.destdir.as_os_str().is_empty() {
+    pub fn at(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        if self.is_this_machine() {
             return path.to_path_buf();
         }
         self.destdir.join(path.strip_prefix("/").unwrap_or(path))
@@ -211,11 +208,5 @@ impl Plugins {
     #[must_use]
     pub fn has_driver(&self) -> bool {
         self.driver().is_file()
-    }
-
-    /// Whether the driver has the permissions that it is installed with.
-    #[must_use]
-    pub fn is_runnable(&self) -> bool {
-        durable::mode(&self.driver()) == Some(0o755)
     }
 }

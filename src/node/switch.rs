@@ -6,10 +6,10 @@ use super::console::{NodeResult, Stop};
 use super::maker::{self, DriverMaker};
 use super::options::NodeWord;
 use super::site::{Plugins, Site};
-use super::{durable, ending, kept_drivers, predecessor, trial};
-use crate::host::files;
-use nix::fcntl::{Flock, FlockArg};
-use std::fs::File;
+use super::{durable, ending, kept_drivers, predecessor, system, trial};
+use crate::host::files::{self, LockedFile};
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct BegunChange {
     /// Which change an earlier word had made without noting it; that is done now.
     pub settled: Option<NodeWord>,
-    lock: Option<Flock<File>>,
+    lock: Option<LockedFile>,
 }
 
 /// A driver to be put there.
@@ -35,16 +35,18 @@ pub struct NewDriver {
     pub path: Option<PathBuf>,
     /// What it is, for people.
     pub name: &'static str,
-    /// Whether it is another maker's, that was here before: with its own permissions, or as the link that it was.
-    pub foreign: Option<ForeignShape>,
+    /// Whether it is another maker's, that was here before.
+    pub is_foreign: bool,
+    /// Where that one led to, if it was a link that still leads to the same.
+    pub link: Option<PathBuf>,
 }
 
-/// How another maker's driver stood in its folder.
-#[derive(Debug)]
-pub struct ForeignShape {
-    pub mode: u32,
-    /// Where it led to, if it was a link that still leads to the same.
-    pub link: Option<PathBuf>,
+impl NewDriver {
+    /// Another maker's comes back with its own permissions.
+    fn mode(&self) -> u32 {
+        let own = self.file.metadata().ok().filter(|_| self.is_foreign);
+        own.map_or(0o755, |found| found.mode() & 0o7777)
+    }
 }
 
 /// One change at a time. Beside the noted driver that is all: what that one left stays.
@@ -92,22 +94,19 @@ fn bring_back(plugins: &Plugins) -> NodeResult {
     Ok(())
 }
 
-fn lock(path: &Path) -> NodeResult<Flock<File>> {
+fn lock(path: &Path) -> NodeResult<LockedFile> {
     let until = Instant::now() + PATIENCE;
-    let mut file = files::open_shared(path)
-        .map_err(|error| Stop::new(format!("open {}: {error}", path.display())))?;
+    let wrong = |error| Stop::new(format!("lock {}: {error}", path.display()));
+    let file = files::open_shared(path).map_err(wrong)?;
     loop {
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Ok(lock),
-            Err((_, errno)) if errno != nix::errno::Errno::EWOULDBLOCK => {
-                return Err(Stop::new(format!("lock {}: {errno}", path.display())));
-            }
-            Err(_) if Instant::now() >= until => {
+        match file.try_lock() {
+            Ok(()) => return Ok(LockedFile::of(file)),
+            Err(TryLockError::Error(error)) => return Err(wrong(error)),
+            Err(TryLockError::WouldBlock) if Instant::now() >= until => {
                 return Err(Stop::new("another install.sh is at work here"));
             }
-            Err((same, _)) => file = same,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
         }
-        std::thread::sleep(PAUSE);
     }
 }
 
@@ -116,7 +115,7 @@ fn lock(path: &Path) -> NodeResult<Flock<File>> {
 pub fn put(
     site: &Site,
     plugins: &Plugins,
-    new: &mut NewDriver,
+    new: &NewDriver,
     ready: impl Fn(DriverMaker, &Path) -> NodeResult,
     before_the_switch: impl FnOnce() -> NodeResult,
 ) -> NodeResult {
@@ -134,16 +133,14 @@ pub fn put(
             plugins.driver().display()
         )));
     }
-    let is_executable = |path: &&PathBuf| durable::mode(path).is_some_and(|mode| mode & 0o111 != 0);
     if site.options.dry_run {
-        let path = new.path.as_ref().filter(is_executable);
-        if let Some(path) = path {
-            trial::must_be_driver(path, new.foreign.is_some())?;
-        }
-        match (path, &new.path) {
-            (Some(path), _) => ready(there, path)?,
-            (None, None) => ready(there, Path::new("/proc/self/exe"))?,
-            (None, Some(_)) => {}
+        match &new.path {
+            None => ready(there, Path::new("/proc/self/exe"))?,
+            Some(path) if system::is_executable(path) => {
+                trial::must_be_driver(site, path, new.is_foreign)?;
+                ready(there, path)?;
+            }
+            Some(_) => {}
         }
     }
     let mut staged = None;
@@ -174,13 +171,10 @@ pub fn put(
 }
 
 /// Whether the driver in its place is this one, and can be called.
-fn is_as_wanted(plugins: &Plugins, new: &mut NewDriver) -> bool {
+fn is_as_wanted(plugins: &Plugins, new: &NewDriver) -> bool {
     let driver = plugins.driver();
-    let has_shape = match &new.foreign {
-        None => plugins.is_runnable(),
-        Some(shape) => durable::mode(&driver) == Some(shape.mode),
-    };
-    has_shape && durable::is_same(&mut new.file, &driver).unwrap_or(false)
+    durable::mode(&driver) == Some(new.mode())
+        && durable::is_same(&new.file, &driver).unwrap_or(false)
 }
 
 /// A driver beside its place. What did not get there goes when this is dropped.
@@ -202,7 +196,7 @@ impl Drop for StagedDriver {
 
 /// The copy is made in the folder where it will be: a rename is only atomic within a file system, and
 /// what it must be able to run there (noexec, the label of `SELinux`) is tested with it.
-fn stage(site: &Site, plugins: &Plugins, driver: &mut NewDriver) -> NodeResult<StagedDriver> {
+fn stage(site: &Site, plugins: &Plugins, driver: &NewDriver) -> NodeResult<StagedDriver> {
     let folder = plugins.driver_folder();
     let staged = if folder.is_dir() {
         ending::begin(&folder.join(".disk"));
@@ -219,21 +213,17 @@ fn stage(site: &Site, plugins: &Plugins, driver: &mut NewDriver) -> NodeResult<S
         }
         staged
     };
-    match &driver.foreign {
-        None => durable::copy_open(&mut driver.file, &staged.file, 0o755)?,
-        Some(ForeignShape { link: Some(link), .. }) => {
-            std::os::unix::fs::symlink(link, &staged.file)
-                .map_err(|error| Stop::new(format!("link {}: {error}", staged.file.display())))?;
-        }
-        Some(shape) => durable::copy_open(&mut driver.file, &staged.file, shape.mode)?,
+    match &driver.link {
+        Some(link) => durable::link(link, &staged.file)?,
+        None => durable::copy_open(&driver.file, &staged.file, driver.mode())?,
     }
-    if driver.foreign.is_some() {
+    if driver.is_foreign {
         // It may read them when it is tested.
         predecessor::put_files(site, durable::folder_of(&staged.file))?;
     }
     durable::flush(durable::folder_of(&staged.file))?;
     site.step("staged");
-    trial::must_be_driver(&staged.file, driver.foreign.is_some())?;
+    trial::must_be_driver(site, &staged.file, driver.is_foreign)?;
     site.step("tested");
     Ok(staged)
 }
@@ -297,7 +287,7 @@ fn settle(site: &Site, plugins: &Plugins, word: NodeWord) -> NodeResult<bool> {
     if !leaving.is_file() || !plugins.has_driver() {
         return Ok(false);
     }
-    if durable::is_same(&mut durable::open(&leaving)?, &plugins.driver())? {
+    if durable::is_same(&durable::open(&leaving)?, &plugins.driver())? {
         files::remove_if_there(&leaving)?;
         return Ok(false);
     }

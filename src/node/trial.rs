@@ -2,11 +2,13 @@
 
 use super::console::{NodeResult, Stop};
 use super::durable;
+use super::site::Site;
 use crate::host::tool::{self, ProgramOutput};
 use crate::model::error::Result;
 use crate::model::hexadecimal::digits_of;
 use crate::ports::clock::Deadline;
-use std::io::{Read, Seek};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,8 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The driver's own answer. The tests tell when it is another one there.
 const ANSWER_TO_INIT: &str = r#"{"status":"Success","capabilities":{"attach":true,"selinuxRelabel":true,"supportsMetrics":true,"fsGroup":true,"requiresFSResize":true}}"#;
 
-/// How a program of this machine begins, and where in it stand word size, byte order and processor.
+/// How a program of this machine begins.
 const MAGIC: &[u8] = b"\x7fELF";
+
+/// So much of it has word size, byte order and processor.
 const HEADER: usize = 20;
 
 /// The driver's answer to words. It reads no configuration of this machine.
@@ -74,14 +78,14 @@ fn has_option(driver: &Path, verb: &str, option: &str) -> bool {
 
 /// Refuses what is no driver. The predecessor of this one (`is_before`) may be a script, or answer in
 /// other words.
-pub fn must_be_driver(file: &Path, is_before: bool) -> NodeResult {
-    match what_is_wrong(file, is_before) {
+pub fn must_be_driver(site: &Site, file: &Path, is_before: bool) -> NodeResult {
+    match what_is_wrong(site, file, is_before) {
         None => Ok(()),
         Some(why) => Err(Stop::new(format!("refused, nothing was changed: this driver {why}"))),
     }
 }
 
-fn what_is_wrong(file: &Path, is_before: bool) -> Option<String> {
+fn what_is_wrong(site: &Site, file: &Path, is_before: bool) -> Option<String> {
     let head = first_bytes(file);
     if is_before && head.starts_with(b"#!") {
         return asked_before(file);
@@ -92,7 +96,7 @@ fn what_is_wrong(file: &Path, is_before: bool) -> Option<String> {
         return Some(format!("is no program (its first bytes are {begin})"));
     }
     // The kernel might have an interpreter for it here, and not on another day.
-    if kind_of_machine(&head) != kind_of_machine(&own_first_bytes()) {
+    if kind_of_machine(&head) != kind_of_machine(&own_header(site)) {
         return Some("is for another kind of processor".to_owned());
     }
     if is_before {
@@ -150,31 +154,16 @@ fn printable(text: &str) -> String {
 
 fn first_bytes(file: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let read = durable::open(file).map(|mut file| {
-        let _ = file.rewind();
+    if let Ok(file) = durable::open(file) {
         let _ = file.take(HEADER as u64).read_to_end(&mut bytes);
-    });
-    read.map(|()| bytes).unwrap_or_default()
+    }
+    bytes
 }
 
-/// The header of this program, as the machine it was built for has it: `/proc` may not be there.
-fn own_first_bytes() -> Vec<u8> {
-    let mut bytes = vec![0; HEADER];
-    bytes[4] = if cfg!(target_pointer_width = "64") { 2 } else { 1 };
-    bytes[5] = if cfg!(target_endian = "little") { 1 } else { 2 };
-    let processor: u16 = match std::env::consts::ARCH {
-        "x86" => 3,
-        "arm" => 40,
-        "x86_64" => 62,
-        "aarch64" => 183,
-        "powerpc" => 20,
-        "powerpc64" => 21,
-        "s390x" => 22,
-        "riscv32" | "riscv64" => 243,
-        "loongarch64" => 258,
-        _ => 0,
-    };
-    bytes[18..].copy_from_slice(&processor.to_ne_bytes());
+/// The same of this program: by its path it may not be there, in another root.
+fn own_header(site: &Site) -> [u8; HEADER] {
+    let mut bytes = [0; HEADER];
+    let _ = site.own.file.read_at(&mut bytes, 0);
     bytes
 }
 
@@ -186,12 +175,6 @@ fn kind_of_machine(head: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn this_program_is_of_its_own_kind() {
-        let own = first_bytes(Path::new("/proc/self/exe"));
-        assert_eq!(kind_of_machine(&own), kind_of_machine(&own_first_bytes()));
-    }
 
     #[test]
     fn versions_are_told_from_other_words() {

@@ -9,19 +9,15 @@ use crate::host::machine;
 use crate::model::error::Result;
 use nix::sys::stat::{Mode, umask};
 
-/// The files that the words name, or why one cannot be read.
-pub type Brought = Result<BroughtFiles>;
-
-/// Reads what the words name where the program was called. Words that are wrong are told later.
-pub fn brought(words: &[String]) -> Brought {
-    options::read(words)
-        .map_or_else(|_| Ok(BroughtFiles::default()), |(_, o)| BroughtFiles::read(&o))
-}
-
-/// Does what the words say; answers the exit status.
+/// Does what the words say on the machine that `enter` enters; answers the exit status.
 #[must_use]
-pub fn run(words: &[String], own: OwnProgram, brought: Brought, console: Console) -> u8 {
-    match perform(words, own, brought, console) {
+pub fn run(
+    words: &[String],
+    own: OwnProgram,
+    console: Console,
+    enter: impl FnOnce() -> Result<()>,
+) -> u8 {
+    match perform(words, own, console, enter) {
         Ok(()) => 0,
         Err(stop) => {
             console.warn(&stop.text);
@@ -30,12 +26,19 @@ pub fn run(words: &[String], own: OwnProgram, brought: Brought, console: Console
     }
 }
 
-fn perform(words: &[String], own: OwnProgram, brought: Brought, console: Console) -> NodeResult {
+fn perform(
+    words: &[String],
+    own: OwnProgram,
+    console: Console,
+    enter: impl FnOnce() -> Result<()>,
+) -> NodeResult {
     let (word, options) = options::read(words)?;
-    let brought = brought?;
+    // They are named where this was called: the machine's root may be another one.
+    let brought = BroughtFiles::read(&options)?;
+    enter()?;
     // What others are to read is made for all, whatever the person's habit is.
     umask(Mode::S_IWGRP | Mode::S_IWOTH);
-    let site = Site::new(word, options, console);
+    let site = Site::new(word, options, own, console);
     let changes = word != NodeWord::Verify && !site.options.dry_run;
     if changes && site.is_this_machine() && !machine::is_root() {
         return Err(Stop::new(format!(
@@ -46,7 +49,7 @@ fn perform(words: &[String], own: OwnProgram, brought: Brought, console: Console
         ending::watch();
     }
     match word {
-        NodeWord::Install | NodeWord::Upgrade => install::run(&site, own, &brought),
+        NodeWord::Install | NodeWord::Upgrade => install::run(&site, &brought),
         NodeWord::Rollback => install::roll_back(&site),
         NodeWord::Verify => verify::run(&site),
         NodeWord::Uninstall => uninstall::run(&site),

@@ -82,17 +82,18 @@ fn once(root: &Path, words: &[String], console: Console) -> Result<u8> {
     if !is_root_of_machine(root) {
         return Err(no_root(root));
     }
-    let own = own_program()?;
-    // Named where this was called: the machine's root may be another one.
-    let brought = work::brought(words);
-    if root != Path::new("/") {
-        // The machine's root may be mounted without its /dev.
-        tool::keep_nothing()?;
-        nix::unistd::chroot(root)
-            .and_then(|()| nix::unistd::chdir("/"))
-            .map_err(|errno| Error::io(format!("enter {}", root.display()), &errno.into()))?;
+    Ok(work::run(words, own_program()?, console, || enter(root)))
+}
+
+fn enter(root: &Path) -> Result<()> {
+    if root == Path::new("/") {
+        return Ok(());
     }
-    Ok(work::run(words, own, brought, console))
+    // The machine's root may be mounted without its /dev.
+    tool::keep_nothing()?;
+    nix::unistd::chroot(root)
+        .and_then(|()| nix::unistd::chdir("/"))
+        .map_err(|errno| Error::io(format!("enter {}", root.display()), &errno.into()))
 }
 
 /// The program that runs: of an unpacked release it must be the one that was packed.
@@ -102,7 +103,7 @@ fn own_program() -> Result<OwnProgram> {
     // By the kernel's own link: the path may lead to another one by now.
     let file = File::open("/proc/self/exe").or_else(|_| File::open(&path));
     let file = file.map_err(|error| Error::io(format!("open {}", path.display()), &error))?;
-    let mut own = OwnProgram { path, file };
+    let own = OwnProgram { path, file };
     own.must_be_of_release()?;
     Ok(own)
 }
