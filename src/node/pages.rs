@@ -17,10 +17,6 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish/vendor_completions.d/disk.fish", "fish"),
 ];
 
-fn command(site: &Site) -> PathBuf {
-    site.at("/usr/local/sbin/disk")
-}
-
 fn share(site: &Site) -> PathBuf {
     site.at("/usr/local/share")
 }
@@ -63,19 +59,24 @@ fn write(site: &Site, plugins: &Plugins) -> Result<()> {
     if !number.starts_with(|c: char| c.is_ascii_digit()) {
         return Ok(());
     }
-    let mut listed = Listed { site, text: format!("{heading}\n") };
-    listed.write()?;
-    if put_command(site, &driver)? {
-        listed.add(&command(site))?;
+    let mut text = format!("{heading}\n");
+    // As it comes: what is there and not in the list would stay.
+    let mut list_one = |page: &Path| {
+        text += &format!("{}\n", site.inside(page).display());
+        fs::write(new_list(site), &text)
+            .map_err(|error| Error::io(format!("write {}", new_list(site).display()), &error))
+    };
+    let command = site.at("/usr/local/sbin/disk");
+    if put_command(site, &driver, &command)? {
+        list_one(&command)?;
     } else {
-        let command = command(site);
         site.console
             .warn(&format!("there is no command disk: {} is another program's", command.display()));
     }
     for (place, shell) in COMPLETIONS {
         let page = share(site).join(place);
         if put_page(site, &driver, &page, shell)? {
-            listed.add(&page)?;
+            list_one(&page)?;
         }
     }
     durable::make_folder(&manual, 0o755)?;
@@ -84,44 +85,23 @@ fn write(site: &Site, plugins: &Plugins) -> Result<()> {
     for name in answer.iter().flat_map(|answer| answer.text.split_whitespace()) {
         let page = manual.join(name);
         if page.is_file() && Path::new(name).components().count() == 1 {
-            listed.add(&page)?;
+            list_one(&page)?;
         }
     }
-    durable::rename(&new_list(site), &list(site))
-}
-
-/// The list so far: what is put there is in it first or not at all.
-struct Listed<'a> {
-    site: &'a Site,
-    text: String,
-}
-
-impl Listed<'_> {
-    /// As the machine will see it that `DESTDIR` becomes.
-    fn add(&mut self, page: &Path) -> Result<()> {
-        self.text += &format!("{}\n", self.site.inside(page).display());
-        self.write()
-    }
-
-    fn write(&self) -> Result<()> {
-        let path = new_list(self.site);
-        fs::write(&path, &self.text)
-            .map_err(|error| Error::io(format!("write {}", path.display()), &error))
-    }
+    durable::replace(&list(site), text.as_bytes(), 0o644)?;
+    files::remove_if_there(&new_list(site))
 }
 
 /// The command, by a link; not where another program has that name.
-fn put_command(site: &Site, driver: &Path) -> Result<bool> {
-    let (command, target) = (command(site), site.inside(driver));
-    if fs::read_link(&command).is_ok_and(|there| there == target) {
+fn put_command(site: &Site, driver: &Path, command: &Path) -> Result<bool> {
+    let target = site.inside(driver);
+    if fs::read_link(command).is_ok_and(|there| there == target) {
         return Ok(true);
     }
-    if durable::is_there(&command) {
+    if durable::is_there(command) {
         return Ok(false);
     }
-    durable::make_folder(durable::folder_of(&command), 0o755)?;
-    std::os::unix::fs::symlink(target, &command)
-        .map_err(|error| Error::io(format!("link {}", command.display()), &error))?;
+    durable::link(&target, command)?;
     Ok(true)
 }
 
@@ -135,7 +115,6 @@ fn put_page(site: &Site, driver: &Path, page: &Path, shell: &str) -> Result<bool
     if answer.status != Some(0) || answer.text.starts_with('{') {
         return Ok(false);
     }
-    durable::make_folder(durable::folder_of(page), 0o755)?;
     durable::replace(page, answer.text.as_bytes(), 0o644)?;
     Ok(true)
 }

@@ -3,9 +3,8 @@
 //! memory. Timer and unit are enabled by their links, as `systemctl enable` does, so that images get them too.
 
 use super::console::NodeResult;
-use super::durable;
 use super::site::{Plugins, Site};
-use super::trial;
+use super::{durable, system, trial};
 use crate::host::{files, tool};
 use crate::model::error::{Error, Kind, Result};
 use crate::ports::clock::Deadline;
@@ -57,9 +56,7 @@ pub fn links(site: &Site) -> Vec<(&'static str, PathBuf)> {
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
-    places
-        .find(|place| place.is_file() && durable::mode(place).is_some_and(|mode| mode & 0o111 != 0))
-        .or_else(|| tool::locate(name).ok())
+    places.find(|place| system::is_executable(place)).or_else(|| tool::locate(name).ok())
 }
 
 fn call(name: &str, words: &[&str]) -> Result<()> {
@@ -102,11 +99,10 @@ pub fn change(site: &Site, plugins: &Plugins) -> NodeResult {
     };
     // One that knows no maps has no waits to end.
     let ends_waits = site.options.dry_run || trial::knows_maps(&driver);
-    if write_files(site, path, ends_waits)? {
-        site.step("triggered");
+    let is_changed = write_files(site, path, ends_waits)?;
+    site.step("triggered");
+    if is_changed {
         tell_systemd(site);
-    } else {
-        site.step("triggered");
     }
     if !systemd_runs(site) {
         return Ok(());
@@ -128,36 +124,30 @@ pub fn change(site: &Site, plugins: &Plugins) -> NodeResult {
 fn write_files(site: &Site, driver: &str, ends_waits: bool) -> NodeResult<bool> {
     let mut is_changed = false;
     let is_wanted = |name: &str| ends_waits || name != SHUTDOWN;
-    for (name, text) in FILES {
-        let place = place_of(site, name);
-        if !is_wanted(name) {
-            is_changed |= is_taken_away(site, &place)?;
-            continue;
+    let all = places(site).into_iter().chain(links(site));
+    for (_, unwanted) in all.filter(|(name, place)| !is_wanted(name) && durable::is_there(place)) {
+        is_changed = true;
+        if site.announces(&format!("removing {}", unwanted.display())) {
+            files::remove_if_there(&unwanted)?;
         }
-        let beside = durable::folder_of(&place).join(format!(".{name}.new"));
-        let text = for_driver(text, driver);
-        if !site.options.dry_run {
-            files::remove_if_there(&beside)?;
-        }
+    }
+    for (name, text) in FILES.into_iter().filter(|(name, _)| is_wanted(name)) {
+        let (place, text) = (place_of(site, name), for_driver(text, driver));
         if fs::read(&place).is_ok_and(|there| there == text.as_bytes()) {
             continue;
         }
         is_changed = true;
         if site.announces(&format!("writing {}", place.display())) {
-            durable::make_folder(durable::folder_of(&place), 0o755)?;
             durable::replace(&place, text.as_bytes(), 0o644)?;
         }
     }
     for (unit, link) in links(site) {
-        if !is_wanted(unit) {
-            is_changed |= is_taken_away(site, &link)?;
-        } else if !link.is_symlink() {
-            is_changed = true;
-            if site.announces(&format!("enabling {unit}: {}", link.display())) {
-                durable::make_folder(durable::folder_of(&link), 0o755)?;
-                std::os::unix::fs::symlink(format!("../{unit}"), &link)
-                    .map_err(|error| Error::io(format!("link {}", link.display()), &error))?;
-            }
+        if !is_wanted(unit) || link.is_symlink() {
+            continue;
+        }
+        is_changed = true;
+        if site.announces(&format!("enabling {unit}: {}", link.display())) {
+            durable::link(&Path::new("..").join(unit), &link)?;
         }
     }
     Ok(is_changed)
@@ -169,15 +159,6 @@ fn stop_shutdown(site: &Site) {
     if site.announces(&format!("stopping {SHUTDOWN}")) {
         let _ = call("systemctl", &["stop", SHUTDOWN]);
     }
-}
-
-/// Whether there was something to remove.
-fn is_taken_away(site: &Site, path: &Path) -> Result<bool> {
-    let is_there = durable::is_there(path);
-    if is_there && site.announces(&format!("removing {}", path.display())) {
-        files::remove_if_there(path)?;
-    }
-    Ok(is_there)
 }
 
 /// In a unit's command a percent sign is doubled.
@@ -216,11 +197,8 @@ fn tell_systemd(site: &Site) {
 
 /// Takes units, rule and link away.
 pub fn remove(site: &Site) -> NodeResult {
-    let links = links(site);
-    let places = places(site);
-    let is_any = links.iter().any(|(_, link)| link.is_symlink())
-        || places.iter().any(|(_, place)| place.exists());
-    if !is_any {
+    let all: Vec<_> = links(site).into_iter().chain(places(site)).collect();
+    if !all.iter().any(|(_, place)| durable::is_there(place)) {
         return Ok(());
     }
     if systemd_runs(site) && site.announces("stopping the timer") {
@@ -228,10 +206,7 @@ pub fn remove(site: &Site) -> NodeResult {
         let _ = call("systemctl", &["stop", TIMER]);
     }
     if site.announces("removing what tells the driver of disks") {
-        for (_, link) in &links {
-            files::remove_if_there(link)?;
-        }
-        for (_, place) in &places {
+        for (_, place) in &all {
             files::remove_if_there(place)?;
         }
     }
