@@ -37,19 +37,23 @@ impl Configured {
 
     /// What that hides, in words; an error if it is not only a matter of rights.
     pub(super) fn unseen(&self) -> Result<Vec<String>> {
-        let mut unseen = Vec::new();
         match &self.trouble {
-            Some(error) if self.is_hidden() => {
-                unseen
-                    .push(format!("the configuration, so the defaults are taken: {}", error.cause));
+            Some(error) if !self.is_hidden() => Err(error.clone()),
+            _ => Ok(self.all_unseen()),
+        }
+    }
+
+    /// The same for whom a configuration that is broken is no error.
+    pub(super) fn all_unseen(&self) -> Vec<String> {
+        let defaults = |error: &Error| {
+            if self.is_hidden() {
+                return format!("the configuration, so the defaults are taken: {}", error.cause);
             }
-            Some(error) => return Err(error.clone()),
-            None => {}
-        }
-        if !machine::is_root() {
-            unseen.push("what only root may read: run it with sudo".to_owned());
-        }
-        Ok(unseen)
+            format!("the configuration, which is broken, so the defaults are taken: {error}")
+        };
+        let rights = || "what only root may read: run it with sudo".to_owned();
+        let rights = (!machine::is_root()).then(rights);
+        self.trouble.iter().map(defaults).chain(rights).collect()
     }
 
     /// Looks, with a context of its own.

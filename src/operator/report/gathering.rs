@@ -39,7 +39,7 @@ pub(super) fn gather(
     span: (Millis, Millis),
 ) -> Result<Document> {
     let config = &configured.config;
-    let mut unseen = unseen(configured);
+    let mut unseen = configured.all_unseen();
     let findings = doctor::findings(configured);
     let sight = look(configured, volume, logs, &unseen)?;
     if let (Some(TypedVolume(typed)), None) = (volume, &sight.meant) {
@@ -69,16 +69,6 @@ pub(super) fn gather(
     panels(&mut document, &rows, &told, span);
     sections(&mut document, configured, &findings, &sight, &told, span.1);
     Ok(document)
-}
-
-/// What is hidden from this look: never a reason to fail.
-fn unseen(configured: &Configured) -> Vec<String> {
-    configured.unseen().unwrap_or_else(|error| {
-        let broken =
-            format!("the configuration, which is broken, so the defaults are taken: {error}");
-        let rights = "what only root may read: run it with sudo".to_owned();
-        std::iter::once(broken).chain((!machine::is_root()).then_some(rights)).collect()
-    })
 }
 
 fn counted(findings: &[Finding]) -> (usize, usize) {
