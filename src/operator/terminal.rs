@@ -230,24 +230,23 @@ pub(super) fn in_two_lines(first: &str, text: &str, paint: impl Fn(&str) -> Stri
     let mut lines = wrapped(text, columns);
     let rest = lines.split_off(1).join(" ");
     lines.extend((!rest.is_empty()).then_some(rest));
-    let line = |(number, line): (usize, &String)| {
-        let begin = if number == 0 { first.to_owned() } else { " ".repeat(width_of(first)) };
-        format!("{}\n", format!("{begin}{}", paint(&cut(line, columns))).trim_end())
-    };
-    lines.iter().enumerate().map(line).collect()
+    let lines: Vec<_> = lines.iter().map(|line| cut(line, columns)).collect();
+    under(first, &lines, paint)
 }
 
 /// Lines that another program wrote, each after the first under it.
 pub(super) fn as_it_is(first: &str, text: &str, paint: impl Fn(&str) -> String) -> String {
     let first = &*printable(first);
-    let indent = width_of(first);
-    let mut told = String::new();
-    for (number, line) in wrapped(text, width().saturating_sub(indent)).iter().enumerate() {
-        let begin = if number == 0 { first.to_owned() } else { " ".repeat(indent) };
-        told += format!("{begin}{}", paint(line)).trim_end();
-        told.push('\n');
-    }
-    told
+    under(first, &wrapped(text, width().saturating_sub(width_of(first))), paint)
+}
+
+fn under(first: &str, lines: &[String], paint: impl Fn(&str) -> String) -> String {
+    let indent = " ".repeat(width_of(first));
+    let line = |(number, line): (usize, &String)| {
+        let begin = if number == 0 { first } else { &indent };
+        format!("{}\n", format!("{begin}{}", paint(line)).trim_end())
+    };
+    lines.iter().enumerate().map(line).collect()
 }
 
 #[cfg(test)]
