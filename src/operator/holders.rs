@@ -1,12 +1,11 @@
 //! `disk holders`: who uses a volume.
 
 use super::status::Row;
-use super::terminal::{Paint, Stage, cell, hanging};
+use super::terminal::{Paint, Stage, hanging, table_row};
 use crate::driver::Context;
 use crate::driver::report::holders;
 use crate::host::machine;
 use crate::model::error::{Error, Result};
-use crate::model::ids::VolumeId;
 use crate::model::mount::disk_users::Answer;
 use crate::model::report::facts::HolderFact;
 use crate::model::text::several;
@@ -34,8 +33,7 @@ pub(super) struct Holding {
 }
 
 pub(super) fn look(cx: &Context<'_>, row: &Row) -> Holding {
-    let name = row.facts.id.as_ref().map(VolumeId::as_name).or_else(|| row.facts.name.clone());
-    let command = || format!("sudo disk holders {}", name.map(String::from).unwrap_or_default());
+    let command = || format!("sudo disk holders {}", row.facts.label());
     let sees_all = (!machine::is_root()).then(command);
     match holders::holders(cx, &row.facts) {
         Answer::Told(found) => {
@@ -71,7 +69,8 @@ pub(super) fn text(found: &Holding, paint: Paint) -> String {
             "no process that can be seen from here holds it\n"
         };
     } else if !found.holders.is_empty() {
-        let heads = line(&["PID", "COMMAND", "CONTAINER", "POD"].map(str::to_owned)) + "HOLDS";
+        let heads = ["PID", "COMMAND", "CONTAINER", "POD"].map(str::to_owned);
+        let heads = table_row(&heads, &WIDTHS) + "HOLDS";
         text += &format!("{}\n", paint.dim(&heads));
     }
     for holder in &found.holders {
@@ -81,11 +80,11 @@ pub(super) fn text(found: &Holding, paint: Paint) -> String {
         let cells = [
             or_dash(process.map(|process| process.pid.to_string())),
             or_dash(process.map(|process| process.command.clone())),
-            or_dash(process.and_then(|process| process.container.clone())),
+            or_dash(process.and_then(|process| process.container.as_ref()).map(begin_of_id)),
             or_dash(holder.pod_name.clone().or_else(|| Some(process?.pod.as_ref()?.to_string()))),
         ];
         let holds = format!("{} {}{gone}", holder.how, holder.what);
-        text += &hanging(&line(&cells), &holds, |line| {
+        text += &hanging(&table_row(&cells, &WIDTHS), &holds, |line| {
             if holder.is_on_gone_disk { paint.bad(line) } else { line.to_owned() }
         });
     }
@@ -100,16 +99,9 @@ pub(super) fn text(found: &Holding, paint: Paint) -> String {
     text
 }
 
-/// Enough of a container's id for the runtime's own tools.
 const WIDTHS: [usize; 4] = [7, 15, 12, 20];
 
-fn line(cells: &[String; 4]) -> String {
-    let mut text = String::new();
-    for (place, (told, width)) in cells.iter().zip(WIDTHS).enumerate() {
-        // A container's id is known by its beginning.
-        let is_id = place == 2;
-        let told = if is_id { told.get(..width).unwrap_or(told) } else { told };
-        text += &format!("{}  ", cell(told, width));
-    }
-    text
+/// Enough of a container's id for the runtime's own tools.
+fn begin_of_id(id: &String) -> String {
+    id.get(..WIDTHS[2]).unwrap_or(id).to_owned()
 }

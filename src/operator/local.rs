@@ -1,7 +1,7 @@
 //! `disk local …`: what a cloud's own console would do.
 
 use super::naming;
-use super::terminal::{cell, printable, width_of};
+use super::terminal::{printable, table_row, width_of};
 use crate::cli::{LocalVerb, TypedVolume, VolumeIdArgument};
 use crate::cloud::local::LocalCloud;
 use crate::configuration::{CloudKind, Config};
@@ -97,11 +97,7 @@ fn size(bytes: u64) -> String {
 fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| width_of(&printable(&row[column]))).max();
     let widths: Vec<_> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(&widths).map(|(text, width)| cell(text, *width));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
+    rows.iter().map(|row| table_row(row, &widths).trim_end().to_owned() + "\n").collect()
 }
 
 #[cfg(test)]

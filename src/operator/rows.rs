@@ -1,7 +1,6 @@
 //! `disk status` for programs: lines for a script, and one line with an exit status for a monitor.
 
 use super::status::{Row, Status, called, disk};
-use crate::model::report::facts::PodFact;
 use crate::model::report::health::Health;
 use crate::model::text::{several, visible};
 
@@ -24,7 +23,7 @@ pub(super) fn rows(status: &Status) -> String {
             "volume",
             &verdict.health.rank().to_string(),
             verdict.health.word(),
-            &pods(facts.pods.as_slice()),
+            &facts.users().join(", "),
             &called(facts),
             &disk(facts),
             verdict.consequence.as_deref().unwrap_or_default(),
@@ -46,11 +45,6 @@ fn line(cells: &[&str]) -> String {
     cells.iter().map(cell).collect::<Vec<_>>().join("\t") + "\n"
 }
 
-fn pods(all: &[PodFact]) -> String {
-    let having: Vec<_> = all.iter().filter(|pod| pod.has_it).map(PodFact::label).collect();
-    having.join(", ")
-}
-
 /// The worst volume in a line that stays the same while nothing changes, and the exit status. The line
 /// begins with what counts: monitors cut it.
 pub(super) fn check(status: &Status) -> (String, u8) {
@@ -61,10 +55,7 @@ pub(super) fn check(status: &Status) -> (String, u8) {
     let unknown = count(&|health| health == Health::Unknown);
     let worst = status.volumes.first().map(|row| {
         let called = called(&row.facts);
-        let user = match pods(row.facts.pods.as_slice()) {
-            none if none.is_empty() => called,
-            pods => format!("{pods}, {called}"),
-        };
+        let user = [row.facts.users(), vec![&called]].concat().join(", ");
         format!("{} ({user})", row.verdict.health)
     });
     let worst = worst.unwrap_or_default();

@@ -1,14 +1,15 @@
 //! `disk status`: every volume of this machine at a glance.
 
 use super::journal;
-use super::terminal::{Paint, Stage, cell, hanging, line_of, width};
+use super::terminal::{Paint, Stage, hanging, line_of, table_row, width};
 use super::timeline::{Ending, Entry};
 use crate::configuration::Config;
 use crate::driver::Context;
 use crate::driver::report::survey::{self, Survey};
 use crate::model::error::Result;
 use crate::model::ids::VolumeId;
-use crate::model::report::facts::{DiskFact, MountedOn, PodFact, VolumeFacts};
+use crate::model::known_volume::KnownVolume;
+use crate::model::report::facts::{DiskFact, MountedOn, VolumeFacts};
 use crate::model::report::health::{Health, Verdict, judge};
 use crate::model::sorting::sort_by_key;
 use crate::model::text::several;
@@ -24,6 +25,16 @@ pub(super) struct Row {
     pub(super) verdict: Verdict,
     /// The last call that did something, or tried to.
     pub(super) last_call: Option<Entry>,
+}
+
+impl Row {
+    /// Whether it is the volume that is meant.
+    pub(super) fn is(&self, meant: &KnownVolume) -> bool {
+        match &self.facts.id {
+            Some(id) => Some(id) == meant.id.as_ref(),
+            None => self.facts.names().any(|name| meant.names.contains(name)),
+        }
+    }
 }
 
 /// The whole machine.
@@ -75,9 +86,7 @@ pub(super) fn look(
 }
 
 fn is_about(entry: &Entry, facts: &VolumeFacts) -> bool {
-    let Some(volume) = &entry.volume else { return false };
-    facts.id.as_ref().is_some_and(|id| id.as_str() == volume)
-        || facts.name.as_ref().is_some_and(|name| name.as_str() == volume)
+    entry.volume.as_ref().is_some_and(|volume| facts.names().any(|name| name == volume))
 }
 
 /// Says it, as a person or a machine wants it.
@@ -154,17 +163,8 @@ fn summary(status: &Status) -> String {
 
 /// Cells beside each other; the first one is painted.
 fn line(cells: &[String; 4], paint: impl Fn(&str) -> String) -> String {
-    let mut text = String::new();
-    for (place, (told, width)) in cells.iter().zip(widths()).enumerate() {
-        let told = cell(told, width);
-        let blanks = &told[told.trim_end().len()..];
-        match place {
-            0 => text += &(paint(told.trim_end()) + blanks),
-            _ => text += &told,
-        }
-        text += "  ";
-    }
-    text.trim_end().to_owned()
+    let row = table_row(cells, &widths());
+    row.trim_end().replacen(&cells[0], &paint(&cells[0]), 1)
 }
 
 /// Who has it, what it is called, where it is; then what that means, and what can be done.
@@ -173,7 +173,7 @@ fn row_text(row: &Row, paint: Paint, now: Millis) -> String {
     let health = verdict.health;
     let is_well = health == Health::Ok;
     let word = health.to_string();
-    let pods: Vec<_> = facts.pods.iter().filter(|pod| pod.has_it).map(PodFact::label).collect();
+    let pods = facts.users();
     let cells = [
         if is_well { word } else { word.to_uppercase() },
         match pods.as_slice() {

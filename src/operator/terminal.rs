@@ -182,6 +182,11 @@ pub(super) fn cell(text: &str, columns: usize) -> String {
     text + &blanks
 }
 
+/// A row of a table: cells with gaps between them.
+pub(super) fn table_row(cells: &[String], widths: &[usize]) -> String {
+    cells.iter().zip(widths).map(|(text, width)| cell(text, *width) + "  ").collect()
+}
+
 /// Lines of a text that fit beside an indent: broken at blanks, and within a word that is longer. A path
 /// stays whole on its line, however long it is, so that it can be copied.
 pub(super) fn wrapped(text: &str, columns: usize) -> Vec<String> {

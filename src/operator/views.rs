@@ -13,24 +13,21 @@ use std::time::Duration;
 
 /// Does what the verb says; answers the exit status.
 pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
+    let configured = Configured::read();
     match verb {
         Looking::Completions { shell } => {
             stage.say(&generate::completions(*shell));
-            return Ok(0);
+            Ok(0)
         }
         Looking::Man { out: None } => {
             stage.say(&generate::manual()?);
-            return Ok(0);
+            Ok(0)
         }
         Looking::Man { out: Some(folder) } => {
             let names = generate::manuals(folder)?;
             stage.say(&(names.join("\n") + "\n"));
-            return Ok(0);
+            Ok(0)
         }
-        _ => {}
-    }
-    let configured = Configured::read();
-    match verb {
         Looking::Names => {
             // A shell asks while a person types: what cannot be read is no answer, and no complaint.
             let names = configured.with_context("names", |cx| Ok(naming::all(cx)));
@@ -65,7 +62,6 @@ pub(super) fn run(verb: &Looking, stage: &mut Stage<'_>) -> Result<u8> {
         }
         Looking::Doctor { json, only } => doctor::run(&configured, *json, *only, stage),
         Looking::Report(arguments) => report::run(arguments, configured, stage),
-        Looking::Completions { .. } | Looking::Man { .. } => Ok(0),
     }
 }
 
@@ -113,14 +109,9 @@ fn about(
         let meant = naming::volume_to_look_at(cx, typed, &configured.config)?;
         let also: Vec<_> = meant.id.iter().cloned().collect();
         let seen = status::look(cx, &configured.config, &[], &also);
-        let is_meant = |row: &&Row| match &row.facts.id {
-            Some(of) => Some(of) == meant.id.as_ref(),
-            None => row.facts.name.as_ref().is_some_and(|of| meant.names.contains(of.as_str())),
-        };
-        let by_folder = seen.volumes.iter().find(|row| row.facts.id.is_none() && is_meant(row));
-        let row = by_folder
-            .or_else(|| seen.volumes.iter().find(is_meant))
-            .ok_or_else(|| naming::unknown(typed, &[]))?;
+        let found: Vec<_> = seen.volumes.iter().filter(|row| row.is(&meant)).collect();
+        let by_folder = found.iter().find(|row| row.facts.id.is_none());
+        let row = by_folder.or(found.first()).ok_or_else(|| naming::unknown(typed, &[]))?;
         work(cx, row, seen.cloud_silence.as_deref())
     })
 }

@@ -54,6 +54,26 @@ pub struct VolumeFacts {
     pub lock: Option<String>,
 }
 
+impl VolumeFacts {
+    /// What it is called, by its id first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let id = self.id.iter().map(VolumeId::as_str);
+        id.chain(self.name.iter().map(VolumeName::as_str))
+    }
+
+    /// The first of its names; nothing is known without one.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        self.names().next().unwrap_or_default()
+    }
+
+    /// Those who have it now, as people know them.
+    #[must_use]
+    pub fn users(&self) -> Vec<&str> {
+        self.pods.iter().filter(|pod| pod.has_it).map(PodFact::label).collect()
+    }
+}
+
 /// Where the volume's disk is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "found", rename_all = "kebab-case")]

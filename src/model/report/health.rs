@@ -347,7 +347,7 @@ fn fails_over_its_disk(facts: &VolumeFacts) -> Option<Ruling> {
 
 /// The kernel takes the disk that is back for one more of the file system that died: no heal moves it.
 fn btrfs_off_its_disk(facts: &VolumeFacts, disk: &str, because: &str) -> Ruling {
-    let pods: Vec<_> = facts.pods.iter().filter(|pod| pod.has_it).map(PodFact::label).collect();
+    let pods = facts.users();
     let whom =
         if pods.is_empty() { "the pods that use the volume".to_owned() } else { pods.join(", ") };
     Ruling {
@@ -474,7 +474,7 @@ fn guarded(facts: &VolumeFacts) -> Option<Ruling> {
         } else {
             "do nothing"
         };
-    let users: Vec<_> = facts.pods.iter().filter(|pod| pod.has_it).map(PodFact::label).collect();
+    let users = facts.users();
     let still = match users.as_slice() {
         [] => "it is still in use".to_owned(),
         [one] => format!("{one} uses it and goes on"),

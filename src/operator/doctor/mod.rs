@@ -116,9 +116,7 @@ fn volumes(cx: &Context<'_>, configured: &Configured) -> Vec<Finding> {
     const CHECK: &str = "volumes";
     let status = status::look(cx, &configured.config, &[], &[]);
     let finding = |row: &status::Row| {
-        let id = row.facts.id.as_ref().map(ToString::to_string);
-        let id =
-            id.or_else(|| row.facts.name.as_ref().map(ToString::to_string)).unwrap_or_default();
+        let id = row.facts.label();
         let found = format!("{id} is {}: {}", row.verdict.health, row.verdict.because);
         let verdict = &row.verdict;
         let fix = match (&verdict.command, &verdict.next) {

@@ -108,12 +108,10 @@ fn head(
 
 /// Its names: as people know it, and as the cloud does.
 fn title(facts: &VolumeFacts) -> String {
-    let id = facts.id.as_ref().map(ToString::to_string);
-    let name =
-        facts.name.as_ref().map(ToString::to_string).filter(|name| Some(name) != id.as_ref());
-    let names: Vec<_> = name.into_iter().chain(id).collect();
-    let names = names.join(", ");
-    shortened(&printable(&names), 2 * LONGEST_NAME).into_owned()
+    let mut names: Vec<_> = facts.names().collect();
+    names.reverse();
+    names.dedup();
+    shortened(&printable(&names.join(", ")), 2 * LONGEST_NAME).into_owned()
 }
 
 fn verdict(row: &Row) -> VolumeVerdict {
@@ -125,8 +123,7 @@ fn verdict(row: &Row) -> VolumeVerdict {
     }
     verdict.command = verdict.command.map(|command| shown(&command.to_string()).into());
     verdict.notes = verdict.notes.iter().map(shown).collect();
-    let pods = row.facts.pods.iter().filter(|pod| pod.has_it);
-    let pods = pods.map(|pod| printable(pod.label()).into_owned()).collect();
+    let pods = row.facts.users().into_iter().map(|pod| printable(pod).into_owned()).collect();
     VolumeVerdict { title: title(&row.facts), pods, verdict }
 }
 
@@ -146,13 +143,8 @@ fn panels(document: &mut Document, rows: &[&Row], told: &Told, span: (Millis, Mi
     };
     for row in rows {
         let facts = &row.facts;
-        let names = [
-            facts.id.as_ref().map(ToString::to_string),
-            facts.name.as_ref().map(ToString::to_string),
-        ];
-        known.extend(names.iter().flatten().cloned());
-        let key = names.into_iter().flatten().next().unwrap_or_default();
-        add(&key, title(facts), Some(row.verdict.health), Some(&present(facts)));
+        known.extend(facts.names().map(str::to_owned));
+        add(facts.label(), title(facts), Some(row.verdict.health), Some(&present(facts)));
     }
     let of_log = told.entries.iter().filter_map(|entry| entry.volume.as_ref());
     let of_log: BTreeSet<&String> = of_log.filter(|volume| !known.contains(*volume)).collect();
@@ -222,11 +214,7 @@ fn sections(
 fn explanations(sections: &mut Vec<Section>, status: &Status, sight: &Sight, told: &Told) {
     for (number, (place, holding, udev)) in sight.explained.iter().enumerate() {
         let row = &status.volumes[*place];
-        let names = [
-            row.facts.id.as_ref().map(ToString::to_string),
-            row.facts.name.as_ref().map(ToString::to_string),
-        ];
-        let all = names.iter().flatten().find_map(|name| told.whole.get(name));
+        let all = row.facts.names().find_map(|name| told.whole.get(name));
         let all = all.map(Vec::as_slice).unwrap_or_default();
         let explanation = Explanation {
             format: 1,
@@ -237,8 +225,7 @@ fn explanations(sections: &mut Vec<Section>, status: &Status, sight: &Sight, tol
             history: all[all.len().saturating_sub(explain::LAST)..].to_vec(),
         };
         let text = explain::text(&explanation, PLAIN);
-        let title =
-            format!("disk explain {}", names.iter().flatten().next().cloned().unwrap_or_default());
+        let title = format!("disk explain {}", row.facts.label());
         sections.push(Section::new(format!("explain-{}", number + 1), title, text));
     }
     let unwell = status.volumes.iter().filter(|row| row.verdict.health != Health::Ok).count();

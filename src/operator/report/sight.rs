@@ -30,14 +30,7 @@ pub(super) struct Sight {
 
 impl Sight {
     pub(super) fn is_about(&self, row: &Row) -> bool {
-        self.meant.as_ref().is_none_or(|meant| is_row_of(row, meant))
-    }
-}
-
-fn is_row_of(row: &Row, meant: &KnownVolume) -> bool {
-    match &row.facts.id {
-        Some(id) => Some(id) == meant.id.as_ref(),
-        None => row.facts.name.as_ref().is_some_and(|name| meant.names.contains(name.as_str())),
+        self.meant.as_ref().is_none_or(|meant| row.is(meant))
     }
 }
 
@@ -86,7 +79,7 @@ fn explained(
     status: &Status,
 ) -> Vec<(usize, Holding, Option<UdevEntry>)> {
     let is_asked = |row: &Row| match &sight.meant {
-        Some(meant) => is_row_of(row, meant),
+        Some(meant) => row.is(meant),
         None => row.verdict.health != Health::Ok,
     };
     let rows = status.volumes.iter().enumerate().filter(|(_, row)| is_asked(row));
