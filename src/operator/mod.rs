@@ -151,13 +151,9 @@ pub fn run(verb: Verb, stage: &mut Stage<'_>) -> Result<u8> {
             return Ok(status);
         }
         Verb::Heal { device, watch, dry_run, .. } => {
-            let whom = match device {
-                Some(node) => sweep::Whom::Disk(node),
-                None if watch => sweep::Whom::Coming,
-                None => sweep::Whom::All,
-            };
             let (config, origin) = app::load_config()?;
-            let (text, status) = sweep::run(&whom, dry_run, &config, origin.as_deref())?;
+            let origin = origin.as_deref();
+            let (text, status) = sweep::run(device.as_deref(), watch, dry_run, &config, origin)?;
             stage.say(&text);
             return Ok(status);
         }

@@ -10,8 +10,8 @@ use super::switched::{IS_BACK, notes, word};
 use super::terminal::{self, say};
 use crate::configuration::Config;
 use crate::driver::Context;
-use crate::driver::attachment::take_down::{self, TakenDown};
-use crate::driver::heal::adopt::{self, FoundMount};
+use crate::driver::attachment::take_down;
+use crate::driver::heal::adopt;
 use crate::driver::heal::outcome::{HealProgress, Healed};
 use crate::driver::heal::recovery;
 use crate::driver::heal::sweep::{self, Swept};
@@ -34,24 +34,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The exit status while the mounts wait for a disk that is not here yet.
+/// The exit status while all mounts wait for a disk that is not here yet.
 pub(super) const WAITS: u8 = 3;
 
-/// The exit status when all was done that could be, and something stays on the lost disk.
+/// The exit status when all was done that could be, and something stays on the lost disk: it could not be moved, or its
+/// process holds it.
 pub(super) const HELD: u8 = 4;
-
-/// Whose volumes are looked after.
-pub(super) enum Whom {
-    /// All volumes of this machine.
-    All,
-    /// The one's whose disk this is.
-    Disk(PathBuf),
-    /// All of them, again with every disk that comes, until the process is ended.
-    Coming,
-}
 
 /// How long one look after all volumes may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -78,8 +69,11 @@ const TO_ITS_END: Duration = Duration::from_secs(60);
 /// The same for one that a person waits for.
 const SOON: Duration = Duration::from_secs(1);
 
+/// Looks after the volume whose disk this device is, or after all of this machine; `watch`: again with every disk that
+/// comes, until the process is ended.
 pub(super) fn run(
-    whom: &Whom,
+    device: Option<&Path>,
+    watch: bool,
     dry_run: bool,
     config: &Config,
     origin: Option<&Path>,
@@ -88,14 +82,13 @@ pub(super) fn run(
     // A timer's log needs no line each minute.
     let is_asked = dry_run || worker::is_seen();
     let sweep = NodeSweep { mode, config, origin, is_asked, is_plan: dry_run };
-    match whom {
-        Whom::Coming => sweep.watch().map(|()| (String::new(), 0)),
+    match device {
+        None if watch => sweep.watch().map(|()| (String::new(), 0)),
         // The kernel gives its number away when it is gone.
-        Whom::Disk(node) if !node.exists() => {
+        Some(node) if !node.exists() => {
             Ok((terminal::told(&format!("there is no {}", node.display())), 0))
         }
-        Whom::Disk(node) => sweep.once(Some(node)),
-        Whom::All => sweep.once(None),
+        device => sweep.once(device),
     }
 }
 
@@ -117,7 +110,8 @@ type Said = BTreeMap<String, Told>;
 struct Told {
     lines: Vec<String>,
     effect: Effect,
-    stays: Stays,
+    /// The exit status for what stays on a disk that is gone; of several the highest counts.
+    status: u8,
 }
 
 /// What the worker of a look says, an object a line: as it comes, for it may not come to its end.
@@ -146,36 +140,6 @@ enum Effect {
     Failed,
 }
 
-/// What stays on a disk that is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Default)]
-enum Stays {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// All of it, for its successor is not here yet.
-    Waits,
-    /// What could not be moved, or what its process holds.
-    Held,
-}
-
-impl Stays {
-    fn of(done: &Result<Healed>, mode: HealMode) -> Self {
-        match done {
-            Ok(healed) if healed.is_waiting() => Self::Waits,
-            Ok(healed) if mode == HealMode::Auto && healed.still_there() > 0 => Self::Held,
-            _ => Self::Nothing,
-        }
-    }
-
-    fn status(self) -> u8 {
-        match self {
-            Self::Nothing => 0,
-            Self::Waits => WAITS,
-            Self::Held => HELD,
-        }
-    }
-}
-
 impl Effect {
     fn of<T>(done: &Result<T>) -> Self {
         if done.is_ok() { Self::PutRight } else { Self::Failed }
@@ -186,9 +150,7 @@ impl Effect {
 #[derive(Default)]
 struct Looked {
     said: Said,
-    is_busy: bool,
-    is_hanging: bool,
-    waits_for_a_look: bool,
+    end: Swept,
     /// The volume at which it was given up: the next look comes to it last.
     given_up_at: Option<String>,
     signal: Option<Signal>,
@@ -201,9 +163,7 @@ impl Looked {
                 self.said.insert(whose, told);
             }
             News::End { is_busy, is_hanging, waits_for_a_look } => {
-                self.is_busy |= is_busy;
-                self.is_hanging |= is_hanging;
-                self.waits_for_a_look |= waits_for_a_look;
+                self.end = Swept { is_busy, is_hanging, waits_for_a_look };
             }
         }
     }
@@ -246,7 +206,7 @@ impl NodeSweep<'_> {
             }
             // No event comes again of one disk; for all of them the timer comes. One that is gone meanwhile is an event.
             if let Some(node) = node
-                && repeat.goes_on(looked.waits_for_a_look)
+                && repeat.goes_on(looked.end.waits_for_a_look)
             {
                 std::thread::sleep(LOOK_AGAIN);
                 if node.exists() {
@@ -260,7 +220,7 @@ impl NodeSweep<'_> {
                 break failures;
             }
         };
-        let stays = all.values().map(|told| told.stays).max().unwrap_or_default();
+        let status = all.values().map(|told| told.status).max().unwrap_or_default();
         let mut text = String::new();
         if self.mode == HealMode::Off {
             text += &terminal::told("heal.mode is off");
@@ -272,7 +232,7 @@ impl NodeSweep<'_> {
             0 if text.is_empty() && self.is_asked => {
                 Ok(("no mount of any volume here stands on a dead disk\n".to_owned(), 0))
             }
-            0 => Ok((text, if self.is_plan { 0 } else { stays.status() })),
+            0 => Ok((text, if self.is_plan { 0 } else { status })),
             count => {
                 say(&text);
                 Err(Error::new(Kind::Host, format!("{count} could not be put right")))
@@ -304,9 +264,9 @@ impl NodeSweep<'_> {
                 Some(id) => (id.clone(), format!("volume {id}: not healed: {error}")),
                 None => (String::new(), format!("cannot look: {error}")),
             };
-            let (lines, effect, stays) = (vec![line], Effect::Failed, Stays::Nothing);
-            looked.hear(News::Told { whose, told: Told { lines, effect, stays } });
-            looked.is_hanging = true;
+            let told = Told { lines: vec![line], effect: Effect::Failed, status: 0 };
+            looked.hear(News::Told { whose, told });
+            looked.end.is_hanging = true;
             looked.given_up_at = part.volume;
         }
         looked
@@ -387,8 +347,12 @@ impl NodeSweep<'_> {
                 Ok(healed) if healed.switched() == 0 => Effect::None,
                 done => Effect::of(done),
             };
-            let (lines, stays) = (told(id, &done, self.mode), Stays::of(&done, self.mode));
-            let told = Told { lines, effect, stays };
+            let status = match &done {
+                Ok(healed) if healed.is_waiting() => WAITS,
+                Ok(healed) if self.mode == HealMode::Auto && healed.still_there() > 0 => HELD,
+                _ => 0,
+            };
+            let told = Told { lines: told(id, &done, self.mode), effect, status };
             tell_news(&News::Told { whose: id.to_string(), told });
         };
         if let Some(node) = node {
@@ -401,8 +365,12 @@ impl NodeSweep<'_> {
         let swept = sweep::sweep_all(cx, self.mode, put_off, &mut told)?;
         if self.mode == HealMode::Auto {
             for one in adopt::adopt_found(cx)? {
-                let (folder, line) = told_of_found(&one);
-                tell(folder, vec![line], Effect::of(&one.outcome));
+                let folder = one.folder.display();
+                let line = match &one.outcome {
+                    Ok(id) => format!("volume {id}: adopted {folder}"),
+                    Err(error) => format!("not adopted: {folder}: {error}"),
+                };
+                tell(folder.to_string(), vec![line], Effect::of(&one.outcome));
             }
         }
         if !self.is_plan {
@@ -442,9 +410,9 @@ impl NodeSweep<'_> {
                 put_off.clear();
                 false
             };
-            let is_awaited = repeat.goes_on(looked.waits_for_a_look);
-            let is_hurried = looked.is_busy || comes_further || is_awaited;
-            let pause = match (is_hurried, looked.is_hanging) {
+            let is_awaited = repeat.goes_on(looked.end.waits_for_a_look);
+            let is_hurried = looked.end.is_busy || comes_further || is_awaited;
+            let pause = match (is_hurried, looked.end.is_hanging) {
                 (true, _) => LOOK_AGAIN,
                 (false, true) => LOOK_AT_HANGING,
                 (false, false) => LOOK_EVERY,
@@ -462,7 +430,7 @@ impl NodeSweep<'_> {
 
 /// To the process that waits for this one.
 fn tell(whose: String, lines: Vec<String>, effect: Effect) {
-    tell_news(&News::Told { whose, told: Told { lines, effect, stays: Stays::Nothing } });
+    tell_news(&News::Told { whose, told: Told { lines, effect, status: 0 } });
 }
 
 fn tell_news(news: &News) {
@@ -500,54 +468,37 @@ fn told(id: &VolumeId, done: &Result<Healed>, mode: HealMode) -> Vec<String> {
     lines
 }
 
-fn told_of_taken_down(one: &TakenDown) -> String {
-    let what = match &one.outcome {
-        Ok(done) => (*done).to_owned(),
-        Err(error) => format!("not taken down: {error}"),
-    };
-    format!("volume {}: {what}: {}", one.id, one.why)
-}
-
 /// What no call comes for any more, and what an earlier one could not do.
 fn make_up_for(cx: &Context<'_>) {
     recovery::end_all_leftovers(cx);
-    tell_unasked(cx);
+    for one in take_down::end_unasked(cx) {
+        let what = match &one.outcome {
+            Ok(done) => (*done).to_owned(),
+            Err(error) => format!("not taken down: {error}"),
+        };
+        let line = format!("volume {}: {what}: {}", one.id, one.why);
+        tell(format!("{} forgotten", one.id), vec![line], Effect::of(&one.outcome));
+    }
     // Last, for a cloud may be slow.
     owed_marks::leave_all(cx);
-}
-
-fn tell_unasked(cx: &Context<'_>) {
-    for one in take_down::end_unasked(cx) {
-        let whose = format!("{} forgotten", one.id);
-        tell(whose, vec![told_of_taken_down(&one)], Effect::of(&one.outcome));
-    }
-}
-
-fn told_of_found(one: &FoundMount) -> (String, String) {
-    let folder = one.folder.display();
-    let line = match &one.outcome {
-        Ok(id) => format!("volume {id}: adopted {folder}"),
-        Err(error) => format!("not adopted: {folder}: {error}"),
-    };
-    (folder.to_string(), line)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of_a_volume(effect: Effect, stays: Stays) -> News {
-        News::Told { whose: "v-1".to_owned(), told: Told { lines: vec![], effect, stays } }
+    fn of_a_volume(effect: Effect, status: u8) -> News {
+        News::Told { whose: "v-1".to_owned(), told: Told { lines: vec![], effect, status } }
     }
 
     #[test]
     fn what_is_told_of_a_volume_last_is_so() {
         let mut looked = Looked::default();
-        looked.hear(of_a_volume(Effect::Failed, Stays::Waits));
+        looked.hear(of_a_volume(Effect::Failed, WAITS));
         assert_eq!(looked.failures(), 1);
-        looked.hear(of_a_volume(Effect::PutRight, Stays::Nothing));
+        looked.hear(of_a_volume(Effect::PutRight, 0));
         assert_eq!(looked.failures(), 0);
-        assert_eq!(looked.said["v-1"].stays, Stays::Nothing);
+        assert_eq!(looked.said["v-1"].status, 0);
     }
 
     #[test]
