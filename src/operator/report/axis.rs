@@ -21,35 +21,10 @@ const LEAST: Tenths = 900;
 const SIGN: Tenths = 68;
 const FREE: Tenths = 120;
 
-/// Steps between two ticks.
-const STEPS: [Millis; 27] = [
-    100,
-    200,
-    500,
-    1000,
-    2000,
-    5000,
-    10_000,
-    15_000,
-    30_000,
-    60_000,
-    120_000,
-    300_000,
-    600_000,
-    900_000,
-    1_800_000,
-    3_600_000,
-    7_200_000,
-    10_800_000,
-    21_600_000,
-    43_200_000,
-    86_400_000,
-    172_800_000,
-    604_800_000,
-    1_209_600_000,
-    2_592_000_000,
-    7_776_000_000,
-    31_536_000_000,
+/// Steps between two ticks, in tenths of a second.
+const STEPS: [Millis; 26] = [
+    1, 2, 5, 10, 20, 50, 100, 150, 300, 600, 1200, 3000, 6000, 9000, 18_000, 36_000, 72_000,
+    108_000, 216_000, 432_000, 864_000, 1_728_000, 6_048_000, 12_096_000, 25_920_000, 77_760_000,
 ];
 
 const MINUTE: Millis = 60_000;
@@ -242,7 +217,7 @@ impl Stretch {
     /// The moments of its ticks, with their labels; where no step fits its beginning.
     fn moments(&self) -> Vec<(Millis, String)> {
         let (span, width) = (self.until - self.from, self.right - self.left);
-        for step in STEPS {
+        for step in STEPS.map(|tenths| tenths * 100) {
             let apart = u128::from(width) * u128::from(step) / u128::from(span.max(1));
             if apart < u128::from(width_of(&label(self.from, step)) + FREE) {
                 continue;

@@ -1,7 +1,7 @@
 //! The report as one page for a browser: nothing from elsewhere, no script, and each name escaped.
 
 use super::document::{Document, Panel, VolumeVerdict};
-use super::picture::{Screen, class, picture, shape};
+use super::picture::{NARROW, WIDE, class, picture, shape};
 use crate::host::zone::LOCAL;
 use crate::model::report::health::Health;
 use crate::model::report::lanes::{LaneKind, Sign};
@@ -160,8 +160,8 @@ fn panels(document: &Document, page: &mut String) {
 fn figure(panel: &Panel, number: usize, page: &mut String) {
     let of = panel.health.map(|of| health(of) + " ").unwrap_or_default();
     *page += &format!("<figure>\n<h3>{of}{}</h3>\n", html_escaped(&panel.title));
-    *page += &picture(panel, number, Screen::Wide);
-    *page += &picture(panel, number, Screen::Narrow);
+    *page += &picture(panel, number, &WIDE);
+    *page += &picture(panel, number, &NARROW);
     let rows = rows(panel);
     *page += &format!(
         "<details><summary>The same as a table: {}</summary>\n<table>\n\

@@ -12,11 +12,44 @@ use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthChar;
 
 /// A screen that it is drawn for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Screen {
-    Wide,
-    Narrow,
+#[derive(Debug)]
+pub(super) struct Screen {
+    word: &'static str,
+    width: Tenths,
+    /// Where the time begins: beside the names of the lanes, or below them.
+    left: Tenths,
+    columns: Tenths,
+    lane_height: Tenths,
+    /// Where in a lane its name and its line stand, and how long the name may be.
+    name: Tenths,
+    name_room: Tenths,
+    line: Tenths,
+    breaks: usize,
 }
+
+pub(super) const WIDE: Screen = Screen {
+    word: "wide",
+    width: 10_800,
+    left: 1580,
+    columns: 35,
+    lane_height: 280,
+    name: 185,
+    name_room: 1480,
+    line: 140,
+    breaks: 5,
+};
+
+pub(super) const NARROW: Screen = Screen {
+    word: "narrow",
+    width: 3600,
+    left: 40,
+    columns: 13,
+    lane_height: 420,
+    name: 130,
+    name_room: 3420,
+    line: 285,
+    breaks: 2,
+};
 
 /// Marks that stand in one such column are one.
 const COLUMN: Tenths = 260;
@@ -31,75 +64,36 @@ const PODS: usize = 12;
 const LONGEST_TITLE: usize = 300;
 
 impl Screen {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Wide => "wide",
-            Self::Narrow => "narrow",
-        }
-    }
-
-    fn width(self) -> Tenths {
-        match self {
-            Self::Wide => 10_800,
-            Self::Narrow => 3600,
-        }
-    }
-
-    /// Where the time begins: beside the names of the lanes, or below them.
-    fn left(self) -> Tenths {
-        match self {
-            Self::Wide => 1580,
-            Self::Narrow => 40,
-        }
-    }
-
-    /// Where it ends: whole columns behind its beginning.
-    fn right(self) -> Tenths {
-        match self {
-            Self::Wide => self.left() + 35 * COLUMN,
-            Self::Narrow => self.left() + 13 * COLUMN,
-        }
-    }
-
-    fn lane_height(self) -> Tenths {
-        match self {
-            Self::Wide => 280,
-            Self::Narrow => 420,
-        }
-    }
-
-    fn breaks(self) -> usize {
-        match self {
-            Self::Wide => 5,
-            Self::Narrow => 2,
-        }
+    /// Where the time ends: whole columns behind its beginning.
+    fn right(&self) -> Tenths {
+        self.left + self.columns * COLUMN
     }
 }
 
 /// A drawing in the making.
-struct Drawing {
+struct Drawing<'a> {
     svg: String,
-    screen: Screen,
+    screen: &'a Screen,
     axis: Axis,
 }
 
 /// Draws the lanes of a panel; `number` makes its names unlike those of others.
-pub(super) fn picture(panel: &Panel, number: usize, screen: Screen) -> String {
+pub(super) fn picture(panel: &Panel, number: usize, screen: &Screen) -> String {
     let (shown, left_out) = shown(&panel.lanes);
-    let edges = (screen.left(), screen.right());
-    let axis = Axis::new(&times(&shown), panel.span, edges, screen.breaks());
+    let edges = (screen.left, screen.right());
+    let axis = Axis::new(&times(&shown), panel.span, edges, screen.breaks);
     let rows = shown.len() as u64 + u64::from(left_out > 0);
-    let (top, lane_height) = (180, screen.lane_height());
+    let (top, lane_height) = (180, screen.lane_height);
     let bottom = top + rows * lane_height;
-    let (width, height) = (screen.width(), bottom + 370);
-    let id = format!("{}{number}", screen.word());
+    let (width, height) = (screen.width, bottom + 370);
+    let id = format!("{}{number}", screen.word);
     let mut drawing = Drawing { svg: String::new(), screen, axis };
     drawing.svg += &format!(
         "<svg class=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"{id}t {id}d\">\n\
          <title id=\"{id}t\">What happened to {}</title>\n<desc id=\"{id}d\">{}</desc>\n\
          <defs><pattern id=\"{id}p\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
          patternTransform=\"rotate(45)\"><path class=\"hatch\" d=\"M0 0V6\"/></pattern></defs>\n",
-        screen.word(),
+        screen.word,
         tenths(width),
         tenths(height),
         html_escaped(&shortened(&panel.title, LONGEST_TITLE)),
@@ -189,7 +183,7 @@ fn fitted(text: &str, room: Tenths) -> Option<String> {
     (begin.chars().count() > 3).then(|| begin + "…")
 }
 
-impl Drawing {
+impl Drawing<'_> {
     fn text(&mut self, class: &str, x: Tenths, y: Tenths, text: &str) {
         let (x, y, text) = (tenths(x), tenths(y), html_escaped(text));
         self.svg += &format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>\n");
@@ -219,12 +213,10 @@ impl Drawing {
     }
 
     fn lane(&mut self, lane: &TimeLane, top: Tenths, id: &str) {
-        let (left, right) = (self.screen.left(), self.screen.right());
-        let (label_room, label_y, base) = match self.screen {
-            Screen::Wide => (left - 100, top + 185, top + 140),
-            Screen::Narrow => (right, top + 130, top + 285),
-        };
-        let label = fitted(lane.kind.label(), label_room).unwrap_or_else(|| "…".to_owned());
+        let (left, right) = (self.screen.left, self.screen.right());
+        let base = top + self.screen.line;
+        let label = fitted(lane.kind.label(), self.screen.name_room);
+        let label = label.unwrap_or_else(|| "…".to_owned());
         let y = tenths(base);
         self.svg += &format!(
             "<g><title>{}</title>\n<path class=\"line\" d=\"M{} {y}H{}\"/>\n",
@@ -232,7 +224,7 @@ impl Drawing {
             tenths(left),
             tenths(right),
         );
-        self.text("lane", 0, label_y, &label);
+        self.text("lane", 0, top + self.screen.name, &label);
         for (place, bar) in lane.bars.iter().enumerate() {
             let next = lane.bars.get(place + 1).map_or(right, |next| self.axis.at(next.from));
             self.bar(bar, base, next, id);
@@ -289,8 +281,8 @@ impl Drawing {
 
     /// Marks by the column in which they stand, with the place at which they are drawn.
     fn columns<'a>(&self, marks: &'a [LaneMark]) -> Vec<(Tenths, Vec<&'a LaneMark>)> {
-        let left = self.screen.left();
-        let last = (self.screen.right() - left) / COLUMN - 1;
+        let left = self.screen.left;
+        let last = self.screen.columns - 1;
         let mut columns: BTreeMap<Tenths, Vec<&LaneMark>> = BTreeMap::new();
         for mark in marks {
             let x = self.axis.at(mark.at).saturating_sub(left);

@@ -36,9 +36,9 @@ fn numbers(svg: &str, tag: &str, name: &str) -> Vec<f64> {
     found.map(|rest| rest.split('"').next().unwrap().parse().unwrap()).collect()
 }
 
-fn check(svg: &str, screen: Screen) {
+fn check(svg: &str, screen: &Screen) {
     #[allow(clippy::cast_precision_loss, reason = "small numbers")]
-    let right = screen.width() as f64 / 10.0;
+    let right = screen.width as f64 / 10.0;
     for (tag, name) in [("text", "x"), ("rect", "x")] {
         for x in numbers(svg, tag, name) {
             assert!((0.0..=right).contains(&x), "{tag} at {x}: {svg}");
@@ -54,7 +54,7 @@ fn every_number_of_entries_has_a_picture() {
         for apart in [0, 1, 8000, 3_600_000] {
             let story = (0..count).map(|nth| one(BEGIN + nth * apart, Sign::Done, Shift::PodGets));
             let panel = panel(story.collect());
-            for screen in [Screen::Wide, Screen::Narrow] {
+            for screen in [&WIDE, &NARROW] {
                 let svg = picture(&panel, 1, screen);
                 check(&svg, screen);
                 assert!(svg.len() < 60_000, "{count} apart {apart}: {}", svg.len());
@@ -66,10 +66,10 @@ fn every_number_of_entries_has_a_picture() {
 #[test]
 fn marks_at_one_moment_are_one_with_their_count() {
     let same = vec![one(BEGIN + 5000, Sign::Done, Shift::None); 12];
-    let svg = picture(&panel(same.clone()), 1, Screen::Wide);
+    let svg = picture(&panel(same.clone()), 1, &WIDE);
     assert!(svg.contains(">12</text>") && svg.contains("many done"), "{svg}");
     let with_failure = [same, vec![one(BEGIN + 5000, Sign::Failed, Shift::None)]].concat();
-    let svg = picture(&panel(with_failure), 1, Screen::Wide);
+    let svg = picture(&panel(with_failure), 1, &WIDE);
     assert!(svg.contains(">13</text>") && svg.contains("many failed"), "the worst is shown: {svg}");
     assert!(svg.contains("rx=\"0\""), "and not by its colour alone");
 }
@@ -80,11 +80,11 @@ fn marks_do_not_overlap() {
     for apart in [1, 700, 9000, 61_000, 400_000, 1_234_567] {
         let story = (0..200).map(|nth| one(BEGIN + nth * nth * apart / 9, Sign::Done, Shift::None));
         let panel = panel(story.collect());
-        for screen in [Screen::Wide, Screen::Narrow] {
+        for screen in [&WIDE, &NARROW] {
             let axis = Axis::new(
                 &times(&shown(&panel.lanes).0),
                 panel.span,
-                (screen.left(), screen.right()),
+                (screen.left, screen.right()),
                 5,
             );
             let drawing = Drawing { svg: String::new(), screen, axis };
@@ -104,7 +104,7 @@ fn a_clock_that_went_back_and_an_open_call_are_drawn() {
         one(BEGIN + 10_000, Sign::Open, Shift::None),
         one(BEGIN + 90_000_000, Sign::Done, Shift::Leaves),
     ];
-    for screen in [Screen::Wide, Screen::Narrow] {
+    for screen in [&WIDE, &NARROW] {
         let svg = picture(&panel(story.clone()), 1, screen);
         check(&svg, screen);
         assert!(svg.contains("one open"), "{svg}");
@@ -119,9 +119,9 @@ fn many_pods_do_not_make_an_endless_picture() {
         )),
         ..one(BEGIN + nth * 1000, Sign::Done, Shift::PodGets)
     });
-    let svg = picture(&panel(story.collect()), 1, Screen::Wide);
+    let svg = picture(&panel(story.collect()), 1, &WIDE);
     assert!(svg.contains("and 289 more pods: see the table"), "{svg}");
-    check(&svg, Screen::Wide);
+    check(&svg, &WIDE);
 }
 
 #[test]
