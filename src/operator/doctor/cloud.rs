@@ -1,6 +1,6 @@
 //! Whether the cloud answers, knows this machine, and has the same time.
 
-use super::for_root::is_for_root;
+use super::for_root::or_for_root;
 use crate::driver::Context;
 use crate::model::error::Kind;
 use crate::model::report::finding::{Finding, Level};
@@ -50,13 +50,12 @@ fn answer(cx: &Context<'_>) -> Finding {
             "set node.server_id in the configuration to this machine's id in the cloud; if Kubernetes has another name \
              for the node, node.name too",
         ),
-        Err(error) if is_for_root(&error) => Finding::skipped(CHECK, error.cause),
         Err(error) => {
-            let fix = error.hint.unwrap_or_else(|| match error.kind {
+            let fix = error.hint.clone().unwrap_or_else(|| match error.kind {
                 Kind::Config => "put the configuration right".into(),
                 _ => "is it reachable from this machine, and are the credentials valid?".into(),
             });
-            Finding::error(CHECK, error.cause, fix.to_string())
+            or_for_root(&error, Finding::error(CHECK, &*error.cause, fix.to_string()))
         }
     }
 }

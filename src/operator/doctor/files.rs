@@ -1,6 +1,6 @@
 //! The driver's own files: who may read what, and whether there is room.
 
-use super::for_root::is_for_root;
+use super::for_root::or_for_root;
 use crate::configuration::CloudKind;
 use crate::host::machine;
 use crate::log;
@@ -38,14 +38,10 @@ pub(super) fn credentials(configured: &Configured) -> Vec<Finding> {
     let mut found = Vec::new();
     for path in &files {
         match system::rights(path) {
-            Err(error) if is_for_root(&error) => {
-                found.push(Finding::skipped(CHECK, error.cause));
+            Err(error) => {
+                let fix = "the configuration names it: put it there";
+                found.push(or_for_root(&error, Finding::error(CHECK, &*error.cause, fix)));
             }
-            Err(error) => found.push(Finding::error(
-                CHECK,
-                error.cause,
-                "the configuration names it: put it there",
-            )),
             Ok((owner, mode)) => found.extend(rights(path, owner, mode, has_secrets)),
         }
     }
@@ -118,10 +114,8 @@ fn log_folder(configured: &Configured, kubelet: Option<&Kubelet>) -> Finding {
         }
         Err(error) => {
             let error = Error::io(format!("read {}", folder.display()), &error);
-            if is_for_root(&error) {
-                return Finding::skipped(CHECK, error.cause);
-            }
-            Finding::warning(CHECK, error.cause, "calls go on without a log")
+            let found = Finding::warning(CHECK, &*error.cause, "calls go on without a log");
+            or_for_root(&error, found)
         }
     }
 }
@@ -131,8 +125,10 @@ fn space(what: &str, folder: &Path) -> Finding {
     let name = format!("{} ({what})", folder.display());
     match system::room_at(folder) {
         Ok(room) => room_finding(&name, room),
-        Err(error) if is_for_root(&error) => Finding::skipped(CHECK, error.cause),
-        Err(error) => Finding::warning(CHECK, format!("{name}: {}", error.cause), "see the cause"),
+        Err(error) => {
+            let found = format!("{name}: {}", error.cause);
+            or_for_root(&error, Finding::warning(CHECK, found, "see the cause"))
+        }
     }
 }
 

@@ -9,10 +9,15 @@ pub(super) fn is_for_root(error: &Error) -> bool {
     !machine::is_root() && error.is_denied()
 }
 
-/// A check that failed: as root's task where that is why, else as the error that it is.
-pub(super) fn not_looked_at(check: &'static str, error: Error) -> Finding {
-    if is_for_root(&error) {
-        return Finding::skipped(check, error.cause);
+/// A check that failed: as root's task where that is why, else as this finding.
+pub(super) fn or_for_root(error: &Error, finding: Finding) -> Finding {
+    if is_for_root(error) {
+        return Finding::skipped(finding.check, error.cause.clone());
     }
-    Finding::not_looked_at(check, error)
+    finding
+}
+
+/// The same of one that is told as the error that it is.
+pub(super) fn not_looked_at(check: &'static str, error: Error) -> Finding {
+    or_for_root(&error.clone(), Finding::not_looked_at(check, error))
 }

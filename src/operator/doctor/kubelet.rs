@@ -1,6 +1,6 @@
 //! Whether kubelet will find this driver, and nothing that it takes for another one.
 
-use super::for_root::is_for_root;
+use super::for_root::{is_for_root, or_for_root};
 use crate::host::{files, machine};
 use crate::model::error::{Error, Kind};
 use crate::model::ids::NodeName;
@@ -71,18 +71,13 @@ pub(super) fn node_name(
 fn told(kubelet: &Kubelet) -> Finding {
     if let Some((path, Some(why))) = &kubelet.config {
         let error = Error::new(Kind::Host, format!("read {}: {why}", path.display()));
-        if is_for_root(&error) {
-            return Finding::skipped("kubelet", error.cause);
-        }
-        return Finding::warning(
-            "kubelet",
-            format!(
-                "process {} was told {} as its configuration, which cannot be read: {why}",
-                kubelet.pid,
-                path.display()
-            ),
-            "mend it: kubelet does not start again with it",
+        let found = format!(
+            "process {} was told {} as its configuration, which cannot be read: {why}",
+            kubelet.pid,
+            path.display()
         );
+        let fix = "mend it: kubelet does not start again with it";
+        return or_for_root(&error, Finding::warning("kubelet", found, fix));
     }
     let who = match &kubelet.attacher {
         Attacher::Controller => "the controller-manager attaches",
@@ -158,8 +153,10 @@ fn plugins(folder: &Path, from: &str) -> Vec<Finding> {
             format!("kubelet takes {} for drivers, and they have no program", broken.join(", ")),
             "remove them, or put their drivers there: before Kubernetes 1.24 one broken driver keeps kubelet from seeing the others",
         )),
-        Err(error) if is_for_root(&error) => found.push(Finding::skipped(CHECK, error.cause)),
-        Err(error) => found.push(Finding::warning(CHECK, error.cause, "mend that folder")),
+        Err(error) => {
+            let broken = Finding::warning(CHECK, &*error.cause, "mend that folder");
+            found.push(or_for_root(&error, broken));
+        }
     }
     found
 }

@@ -46,37 +46,27 @@ const OTHERS: [(&str, &str); 2] = [("mkfs.xfs", "xfsprogs"), ("mkfs.btrfs", "btr
 
 fn tools() -> Finding {
     const CHECK: &str = "tools";
-    let missing = |tools: &[(&str, &'static str)]| -> Vec<(String, &'static str)> {
-        let absent = tools.iter().filter(|(tool, _)| !system::has_program(tool));
-        absent.map(|(tool, package)| ((*tool).to_owned(), *package)).collect()
+    let missing = |tools: &'static [(&str, &str)]| -> (Vec<&str>, Vec<&str>) {
+        tools.iter().filter(|(tool, _)| !system::has_program(tool)).copied().unzip()
     };
-    let names = |tools: &[(String, &str)]| {
-        tools.iter().map(|(tool, _)| tool.as_str()).collect::<Vec<_>>().join(", ")
-    };
-    let needed = missing(&NEEDED);
+    let (needed, mut packages) = missing(&NEEDED);
+    packages.dedup();
     if !needed.is_empty() {
-        let mut packages: Vec<_> = needed.iter().map(|(_, package)| *package).collect();
-        packages.dedup();
-        return Finding::warning(
-            CHECK,
-            format!(
-                "not installed: {}; without them no disk can be formatted or mended here",
-                names(&needed)
-            ),
-            format!("install {}", packages.join(" ")),
+        let found = format!(
+            "not installed: {}; without them no disk can be formatted or mended here",
+            needed.join(", ")
         );
+        return Finding::warning(CHECK, found, format!("install {}", packages.join(" ")));
     }
-    let others = missing(&OTHERS);
+    let (others, _) = missing(&OTHERS);
     if others.is_empty() {
         return Finding::ok(CHECK, "all that format and check are installed");
     }
-    Finding::ok(
-        CHECK,
-        format!(
-            "those for ext4 are installed; only who needs that file system misses {}",
-            names(&others)
-        ),
-    )
+    let found = format!(
+        "those for ext4 are installed; only who needs that file system misses {}",
+        others.join(", ")
+    );
+    Finding::ok(CHECK, found)
 }
 
 const RULES: [&str; 4] =

@@ -42,20 +42,18 @@ pub(super) fn look(configured: &Configured) -> Vec<Finding> {
     found
 }
 
+const CHECK: &str = "volumes";
+
 /// Each volume that is mounted in a folder of kubelet's: it must be known, attached here, and the disk
 /// under its mounts must be its own.
 fn mounted(cx: &Context<'_>, configured: &Configured) -> Vec<Finding> {
-    const CHECK: &str = "volumes";
     if let Err(error) = cx.host.mounts.table() {
         return vec![Finding::error(CHECK, error.cause, "is /proc mounted?")];
     }
     let status = status::look(cx, &configured.config, &[], &[]);
     let rows: Vec<_> = status.volumes.iter().filter(|row| kubelets(row).next().is_some()).collect();
-    let mut found: Vec<_> = rows
-        .iter()
-        .filter_map(|row| doubt(row, status.cloud_silence.as_deref()))
-        .map(|(what, fix)| Finding::error(CHECK, what, fix))
-        .collect();
+    let silence = status.cloud_silence.as_deref();
+    let mut found: Vec<_> = rows.iter().filter_map(|row| doubt(row, silence)).collect();
     if found.is_empty() {
         let count = several(rows.len(), "volume is", "volumes are");
         found.push(Finding::ok(CHECK, format!("{count} mounted, and this driver knows each")));
@@ -68,49 +66,45 @@ fn kubelets(row: &Row) -> impl Iterator<Item = &MountFact> {
 }
 
 /// Why a volume could not be left to this driver, and what ends that.
-fn doubt(row: &Row, silence: Option<&str>) -> Option<(String, String)> {
+fn doubt(row: &Row, silence: Option<&str>) -> Option<Finding> {
     let place = kubelets(row).next()?.place.display();
     let Some(id) = &row.facts.id else {
-        return Some((
+        return Some(Finding::error(
+            CHECK,
             format!("which volume is mounted at {place} cannot be told by its disk"),
             "is it a volume of the cloud that the configuration names? Else end its pod, and let \
-             kubelet unmount it"
-                .to_owned(),
+             kubelet unmount it",
         ));
     };
     let volume = format!("{id}, which is mounted at {place},");
-    match &row.facts.cloud {
-        CloudFact::Known(view) if view.is_here => {}
+    let (found, fix) = match &row.facts.cloud {
+        CloudFact::Known(view) if !view.is_here => (
+            format!("{volume} is not attached to this machine, as the cloud says"),
+            format!(
+                "disk explain {id}: where the cloud has it; node.server_id says which server this is"
+            ),
+        ),
         CloudFact::Known(_) => {
-            return Some((
-                format!("{volume} is not attached to this machine, as the cloud says"),
-                format!(
-                    "disk explain {id}: where the cloud has it; node.server_id says which server this is"
-                ),
-            ));
+            let is_right = |mount: &MountFact| mount.on == MountedOn::Disk;
+            if row.facts.disk.proven().is_some() && kubelets(row).all(is_right) {
+                return None;
+            }
+            let verdict = &row.verdict;
+            let command = || verdict.command.as_ref().map(ToString::to_string);
+            let fix = verdict.next.clone().or_else(command);
+            (
+                format!("{volume} is {}: {}", verdict.health, verdict.because),
+                fix.unwrap_or_else(|| format!("disk explain {id}")),
+            )
         }
-        CloudFact::Missing => {
-            return Some((
-                format!("{volume} is not known to the cloud"),
-                "is it the cloud, the project and the region of this volume that the configuration names?".to_owned(),
-            ));
-        }
-        CloudFact::Unknown { why } => {
-            let why = silence.unwrap_or(why);
-            return Some((
-                format!("of {volume} the cloud says nothing: {why}"),
-                "let the cloud answer".to_owned(),
-            ));
-        }
-    }
-    let is_right = |mount: &MountFact| mount.on == MountedOn::Disk;
-    if row.facts.disk.proven().is_some() && kubelets(row).all(is_right) {
-        return None;
-    }
-    let verdict = &row.verdict;
-    let fix = verdict.next.clone().or_else(|| verdict.command.as_ref().map(ToString::to_string));
-    Some((
-        format!("{volume} is {}: {}", verdict.health, verdict.because),
-        fix.unwrap_or_else(|| format!("disk explain {id}")),
-    ))
+        CloudFact::Missing => (
+            format!("{volume} is not known to the cloud"),
+            "is it the cloud, the project and the region of this volume that the configuration names?".to_owned(),
+        ),
+        CloudFact::Unknown { why } => (
+            format!("of {volume} the cloud says nothing: {}", silence.unwrap_or(why)),
+            "let the cloud answer".to_owned(),
+        ),
+    };
+    Some(Finding::error(CHECK, found, fix))
 }
