@@ -9,6 +9,7 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId};
 use crate::model::text::visible;
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::stdin;
@@ -20,54 +21,29 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Deserialize)]
 struct NodeList {
-    items: Vec<Node>,
+    items: Vec<Value>,
 }
 
-#[derive(Deserialize)]
-struct Node {
-    metadata: Metadata,
-    #[serde(default)]
-    spec: Spec,
-    #[serde(default)]
-    status: Status,
+impl NodeList {
+    /// Each node's name, and the servers that it may be.
+    fn nodes(&self) -> serde_json::Result<Vec<(NodeName, Vec<ServerId>)>> {
+        let name = |node: &Value| NodeName::deserialize(&node["metadata"]["name"]);
+        self.items.iter().map(|node| Ok((name(node)?, candidates(node)))).collect()
+    }
 }
 
-#[derive(Deserialize)]
-struct Metadata {
-    name: NodeName,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Spec {
-    #[serde(rename = "providerID")]
-    provider_id: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    node_info: NodeInfo,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct NodeInfo {
-    #[serde(rename = "systemUUID")]
-    system_uuid: String,
-}
-
-impl Node {
-    /// The servers that it may be, the likeliest first. A provider's id ends with the server's:
-    /// `openstack://region/id`.
-    fn candidates(&self) -> Vec<ServerId> {
-        let (_, id) = self.spec.provider_id.rsplit_once('/').unwrap_or_default();
-        let mut provided = ids_in_firmware(id);
-        provided.truncate(1);
-        if provided.is_empty() {
-            ids_in_firmware(&self.status.node_info.system_uuid)
-        } else {
-            provided
+/// The servers that a node may be, the likeliest first. A provider's id ends with the server's:
+/// `openstack://region/id`.
+fn candidates(node: &Value) -> Vec<ServerId> {
+    let (_, id) = node["spec"]["providerID"]
+        .as_str()
+        .unwrap_or_default()
+        .rsplit_once('/')
+        .unwrap_or_default();
+    match ids_in_firmware(id).into_iter().next() {
+        Some(provided) => vec![provided],
+        None => {
+            ids_in_firmware(node["status"]["nodeInfo"]["systemUUID"].as_str().unwrap_or_default())
         }
     }
 }
@@ -81,7 +57,8 @@ pub(super) fn run(words: &[String], stage: &mut Stage<'_>) -> Result<u8> {
         _ => return Err(Error::bad_call("usage: kubectl get nodes -o json | disk node servers")),
     };
     let text = text.map_err(|error| Error::io("read the list of nodes", &error))?;
-    let list: NodeList = serde_json::from_slice(&text).map_err(|error| {
+    let nodes = serde_json::from_slice(&text).and_then(|list: NodeList| list.nodes());
+    let nodes = nodes.map_err(|error| {
         Error::new(Kind::Config, format!("this is no list of nodes in JSON: {error}"))
             .hint("kubectl get nodes -o json | disk node servers")
     })?;
@@ -94,7 +71,7 @@ pub(super) fn run(words: &[String], stage: &mut Stage<'_>) -> Result<u8> {
             )
             .hint("set cloud.kind to the cloud of these nodes"));
         }
-        list.items.iter().map(|node| Ok((&node.metadata.name, seen(cx, node)?))).collect()
+        nodes.iter().map(|(node, candidates)| Ok((node, seen(cx, candidates)?))).collect()
     })?;
     let (table, is_whole) = table(found);
     stage.say(&table);
@@ -102,9 +79,11 @@ pub(super) fn run(words: &[String], stage: &mut Stage<'_>) -> Result<u8> {
 }
 
 /// The server that a node is, and its name in the cloud; or why it is not known.
-fn seen(cx: &Context<'_>, node: &Node) -> Result<std::result::Result<(ServerId, String), String>> {
-    let candidates = node.candidates();
-    for id in &candidates {
+fn seen(
+    cx: &Context<'_>,
+    candidates: &[ServerId],
+) -> Result<std::result::Result<(ServerId, String), String>> {
+    for id in candidates {
         if let Some(view) = cx.cloud.server_view(id, cx.deadline)? {
             return Ok(Ok((id.clone(), view.name.unwrap_or_default())));
         }
