@@ -69,13 +69,16 @@ pub(super) fn volume_to_look_at(
     config: &Config,
 ) -> Result<KnownVolume> {
     let typed = typed_name(text);
-    let here = known_volumes::here(cx, typed);
-    match meant(typed, &here) {
-        Meant::One(one, fit) if fit != Fit::Prefix => return Ok(one.clone()),
+    let by_whole_name = |known: &[KnownVolume]| match meant(typed, known) {
+        Meant::One(one, fit) if fit != Fit::Prefix => Some(Ok(one.clone())),
         Meant::Several(all) if all.iter().any(|(_, fit)| *fit != Fit::Prefix) => {
-            return Err(several(text, &all));
+            Some(Err(several(text, &all)))
         }
-        _ => {}
+        _ => None,
+    };
+    let here = known_volumes::here(cx, typed);
+    if let Some(found) = by_whole_name(&here) {
+        return found;
     }
     let (known, silence) = known_volumes::everywhere(cx, typed, here, TO_FIND);
     let found = only_one(text, meant(typed, &known), silence).map(|(one, _)| one.clone());
@@ -83,18 +86,13 @@ pub(super) fn volume_to_look_at(
         if error.kind == Kind::BadCall {
             return Err(error);
         }
-        let known = with_the_log(Vec::new(), config);
-        match meant(typed, &known) {
-            Meant::One(one, fit) if fit != Fit::Prefix => Ok(one.clone()),
-            Meant::Several(all) if all.iter().any(|(_, fit)| *fit != Fit::Prefix) => {
-                Err(several(text, &all))
+        by_whole_name(&with_the_log(Vec::new(), config)).unwrap_or_else(|| {
+            if !is_in_older_log(text, config) {
+                return Err(error);
             }
-            _ if is_in_older_log(text, config) => Ok(KnownVolume {
-                names: BTreeSet::from([text.to_owned()]),
-                ..KnownVolume::default()
-            }),
-            _ => Err(error),
-        }
+            let names = BTreeSet::from([text.to_owned()]);
+            Ok(KnownVolume { names, ..KnownVolume::default() })
+        })
     })
 }
 

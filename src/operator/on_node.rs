@@ -39,7 +39,9 @@ pub(super) fn run(root: &Path, words: &[String]) -> Result<u8> {
         };
         return Ok(if is_error { 2 } else { 0 });
     }
-    Err(begin_there(root, words))
+    let environment = enter(root)?;
+    // It comes back only with an error.
+    Err(entry::begin_again(words, environment))
 }
 
 /// Whether they are those of a monitor.
@@ -50,20 +52,13 @@ pub(super) fn is_check(words: &[String]) -> bool {
     )
 }
 
-/// Comes back only with an error.
-fn begin_there(root: &Path, words: &[String]) -> Error {
-    let entered = machine_of(root).and_then(|machine| {
-        let Some(process) = &machine.process else {
-            return Ok((std::env::vars_os().collect(), None));
-        };
-        let environment = environment_of(process);
-        entry::enter(process)?;
-        Ok((environment, machine.plugin_dir))
-    });
-    let (mut environment, plugin_dir): (Vec<_>, _) = match entered {
-        Ok(entered) => entered,
-        Err(error) => return error,
+/// Enters the machine; answers the environment in which its verbs run.
+fn enter(root: &Path) -> Result<Vec<(OsString, OsString)>> {
+    let (Some(process), plugin_dir) = machine_of(root)? else {
+        return Ok(std::env::vars_os().collect());
     };
+    let mut environment = environment_of(&process);
+    entry::enter(&process)?;
     // Which file counts is seen from there.
     let beside = plugin_dir.map(|folder| folder.join("incloud~disk").join(BESIDE));
     let is_named = environment.iter().any(|(name, _)| name == VARIABLE);
@@ -74,7 +69,7 @@ fn begin_there(root: &Path, words: &[String]) -> Error {
     {
         environment.push((VARIABLE.into(), file.into()));
     }
-    entry::begin_again(words, environment)
+    Ok(environment)
 }
 
 /// What its calls have: a proxy, a configuration. An image's own would lead elsewhere; the terminal alone is
@@ -88,25 +83,15 @@ fn environment_of(process: &HeldProcess) -> Vec<(OsString, OsString)> {
     machines.chain(std::env::vars_os().filter(|(name, _)| is_terminals(name))).collect()
 }
 
-/// The process that lives where a machine is seen as it is, if that is not here; and where its kubelet
-/// looks for drivers.
-struct Machine {
-    process: Option<HeldProcess>,
-    plugin_dir: Option<PathBuf>,
-}
-
-/// The kubelet of the machine whose root is here; where none runs, the machine's first process.
-fn machine_of(root: &Path) -> Result<Machine> {
+/// The process that lives where a machine is seen as it is, if that is not here, and where its kubelet looks for
+/// drivers. It is the kubelet of the machine whose root is here; where none runs, the machine's first process.
+fn machine_of(root: &Path) -> Result<(Option<HeldProcess>, Option<PathBuf>)> {
     let system = System::default();
     let all = system.kubelets();
     match working_below(&all, Path::new("/proc"), root).as_slice() {
-        [one] => {
-            Ok(Machine { process: Some(held(one)?), plugin_dir: Some(one.plugin_dir.clone()) })
-        }
-        [] if is_first_process_below(root) => {
-            Ok(Machine { process: Some(HeldProcess::of(1)?), plugin_dir: None })
-        }
-        [] if root == Path::new("/") => Ok(Machine { process: None, plugin_dir: None }),
+        [one] => Ok((Some(held(one)?), Some(one.plugin_dir.clone()))),
+        [] if is_first_process_below(root) => Ok((Some(HeldProcess::of(1)?), None)),
+        [] if root == Path::new("/") => Ok((None, None)),
         [] => Err(not_seen(root, &all)),
         several => {
             let several: Vec<_> = several.iter().map(ToString::to_string).collect();

@@ -75,7 +75,7 @@ pub(super) fn release(cx: &Context<'_>, id: &VolumeId, dry_run: bool) -> Result<
     if dry_run {
         return Ok(would_break(Some(&breaks), &format!("disk release {id}"), Fate::Fails));
     }
-    let mut text = broken(&breaks);
+    let mut text = lines("this breaks", &breaks);
     let released = release::release(cx, id)?;
     for folder in released.folders {
         text += &told(&format!("unmounted {}", folder.display()));
@@ -109,10 +109,6 @@ pub(super) fn end_users(cx: &Context<'_>, id: &VolumeId, dry_run: bool) -> Resul
     let lines = processes.iter().map(|process| format!("{word} {process}\n"));
     let end = if dry_run { "Nothing was changed.\n" } else { "" };
     Ok(lines.collect::<String>() + end)
-}
-
-fn broken(what: &[String]) -> String {
-    lines("this breaks", what)
 }
 
 /// The plan: what has not happened is said first. Of another machine nothing is known.
