@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 /// What a person brings.
 #[derive(Debug, Default)]
-pub struct BroughtFiles {
-    pub config: Option<BroughtFile>,
+pub(super) struct BroughtFiles {
+    pub(super) config: Option<BroughtFile>,
     /// A `cloud.conf`, which a configuration names.
-    pub credentials: Option<BroughtFile>,
+    pub(super) credentials: Option<BroughtFile>,
 }
 
 impl BroughtFiles {
     /// Reads those that the options name.
-    pub fn read(options: &NodeOptions) -> Result<Self> {
+    pub(super) fn read(options: &NodeOptions) -> Result<Self> {
         let read = |path: &Option<PathBuf>| path.as_deref().map(BroughtFile::read).transpose();
         Ok(Self { config: read(&options.config)?, credentials: read(&options.credentials)? })
     }
@@ -25,17 +25,17 @@ impl BroughtFiles {
 
 /// One of them.
 #[derive(Debug, Clone)]
-pub struct BroughtFile {
+pub(super) struct BroughtFile {
     /// Its path, for people.
-    pub path: PathBuf,
-    pub text: String,
+    pub(super) path: PathBuf,
+    pub(super) text: String,
     /// Who else can read or change it.
-    pub doubt: Option<&'static str>,
+    pub(super) doubt: Option<&'static str>,
 }
 
 impl BroughtFile {
     /// Reads it once: what is tried is what is installed.
-    pub fn read(path: &Path) -> Result<Self> {
+    pub(super) fn read(path: &Path) -> Result<Self> {
         let text =
             files::read_if_there(path).map_err(|error| Error { kind: Kind::Config, ..error })?;
         let none = || Error::new(Kind::Config, format!("there is no file {}", path.display()));
@@ -51,8 +51,7 @@ impl BroughtFile {
     }
 
     /// What speaks against leaving it where it is.
-    #[must_use]
-    pub fn warning(&self) -> Option<String> {
+    pub(super) fn warning(&self) -> Option<String> {
         let (doubt, path) = (self.doubt?, self.path.display());
         Some(format!(
             "{doubt} {path}, which may hold credentials; what is installed is root's alone: remove {path} then"

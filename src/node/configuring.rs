@@ -18,26 +18,26 @@ const TEMPLATE: &str = include_str!("../../examples/config.toml");
 
 /// What is to be done about the configuration.
 #[derive(Debug)]
-pub struct ConfigurationPlan {
+pub(super) struct ConfigurationPlan {
     /// What it is to say.
-    pub text: String,
+    pub(super) text: String,
     /// Whether that is to be written; else the one that is there stays.
-    pub is_new: bool,
+    pub(super) is_new: bool,
     /// Where it comes from, for people.
-    pub origin: String,
+    pub(super) origin: String,
     /// Whether a person named it, or what it is to name.
-    pub is_named: bool,
+    pub(super) is_named: bool,
     /// Whether it takes the place of another one.
     replaces: bool,
     /// A `cloud.conf` that is kept beside it.
-    pub credentials: Option<BroughtFile>,
+    pub(super) credentials: Option<BroughtFile>,
 }
 
 /// Where a `cloud.conf` is kept, as the machine sees it and the configuration names it.
-pub const CREDENTIALS: &str = "/etc/incloud-disk/cloud.conf";
+pub(super) const CREDENTIALS: &str = "/etc/incloud-disk/cloud.conf";
 
 /// What is to be done on this machine.
-pub fn plan(site: &Site, brought: &BroughtFiles) -> NodeResult<ConfigurationPlan> {
+pub(super) fn plan(site: &Site, brought: &BroughtFiles) -> NodeResult<ConfigurationPlan> {
     let there = files::read_if_there(&site.config())?;
     for brought in [&brought.config, &brought.credentials].into_iter().flatten() {
         if let Some(warning) = brought.warning() {
@@ -277,7 +277,7 @@ fn collect(value: &toml::Value, name: &str, all: &mut BTreeMap<String, toml::Val
 }
 
 /// Writes it. It may come to hold credentials, so its owner alone reads it.
-pub fn write(site: &Site, plan: &ConfigurationPlan) -> NodeResult {
+pub(super) fn write(site: &Site, plan: &ConfigurationPlan) -> NodeResult {
     let config = site.config();
     let shown = config.display();
     if let Some(credentials) = &plan.credentials {
@@ -345,8 +345,7 @@ fn make_private(site: &Site, path: &Path) -> NodeResult {
 
 /// What Kubernetes was told of the cloud, and what lies beside the driver: a person may take it. Each is one
 /// line, with what to type.
-#[must_use]
-pub fn found(site: &Site, folder: &Path) -> Vec<String> {
+pub(super) fn found(site: &Site, folder: &Path) -> Vec<String> {
     let kubelets = kubelet::processes(&site.proc);
     let told = |pid: u32| told_cloud_config(&site.proc, pid, kubelets.contains(&pid));
     let mut found: Vec<_> = process::numbers(&site.proc).into_iter().filter_map(told).collect();

@@ -41,26 +41,24 @@ pub type NodeResult<T = ()> = std::result::Result<T, Stop>;
 
 impl Stop {
     /// A failure.
-    pub fn new(text: impl Into<String>) -> Self {
+    pub(super) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), status: 1 }
     }
 
     /// The word itself is wrong: nothing was looked at.
-    pub fn misused(text: impl Into<String>) -> Self {
+    pub(super) fn misused(text: impl Into<String>) -> Self {
         let text = format!("{}\nRun ./install.sh help for the words it knows.", text.into());
         Self { text, status: 2 }
     }
 
     /// A failure with a line for each thing that was found.
-    #[must_use]
-    pub fn with_lines(heading: &str, found: &[String]) -> Self {
+    pub(super) fn with_lines(heading: &str, found: &[String]) -> Self {
         Self::new(format!("{heading}{}", lines(found)))
     }
 }
 
 /// Each on a line of its own, whatever signs are in it.
-#[must_use]
-pub fn lines(found: &[String]) -> String {
+pub(super) fn lines(found: &[String]) -> String {
     let lines: Vec<_> = found.iter().map(|line| format!("\n  {}", visible(line))).collect();
     lines.concat()
 }

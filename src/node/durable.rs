@@ -12,14 +12,12 @@ use std::path::{Path, PathBuf};
 fn wrong<'a>(what: &'a str, path: &'a Path) -> impl Fn(std::io::Error) -> Error + 'a {
     move |error| Error::io(format!("{what} {}", path.display()), &error)
 }
-
-#[must_use]
-pub fn folder_of(path: &Path) -> &Path {
+pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
 
 /// Makes a folder with its parents; one that is there keeps its mode.
-pub fn make_folder(path: &Path, mode: u32) -> Result<()> {
+pub(super) fn make_folder(path: &Path, mode: u32) -> Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -33,25 +31,25 @@ pub fn make_folder(path: &Path, mode: u32) -> Result<()> {
 }
 
 /// Brings a file, or the names in a folder, to the disk.
-pub fn flush(path: &Path) -> Result<()> {
+pub(super) fn flush(path: &Path) -> Result<()> {
     File::open(path).and_then(|file| file.sync_all()).map_err(wrong("flush", path))
 }
 
 /// Renames; who looks sees the one or the other.
-pub fn rename(from: &Path, to: &Path) -> Result<()> {
+pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).map_err(wrong("rename it to", to))?;
     flush(folder_of(to))
 }
 
 /// Replaces a file by one of this mode, which is on the disk then; its folder is made, if it is missing.
-pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+pub(super) fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     make_folder(folder_of(path), 0o755)?;
     files::exchange(path, bytes, mode, true).map(|_| ())
 }
 
 /// Copies what is open to a new file of this mode in place of what is there: whole and on the disk, or none. Half
 /// of one would keep a full disk full.
-pub fn copy_open(mut from: &File, to: &Path, mode: u32) -> Result<()> {
+pub(super) fn copy_open(mut from: &File, to: &Path, mode: u32) -> Result<()> {
     files::remove_if_there(to)?;
     let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(to);
     let mut file = opened.map_err(wrong("copy it to", to))?;
@@ -68,7 +66,7 @@ pub fn copy_open(mut from: &File, to: &Path, mode: u32) -> Result<()> {
 }
 
 /// Copies a file with its owner, permissions and times.
-pub fn copy(from: &Path, to: &Path) -> Result<()> {
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     let file = File::open(from).map_err(wrong("open", from))?;
     let found = file.metadata().map_err(wrong("look at", from))?;
     copy_open(&file, to, found.mode() & 0o7777)?;
@@ -84,7 +82,7 @@ pub fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// A second name for a file, which needs no room on its disk; a copy where there are no such names.
-pub fn second_name(from: &Path, to: &Path) -> Result<()> {
+pub(super) fn second_name(from: &Path, to: &Path) -> Result<()> {
     files::remove_if_there(to)?;
     if fs::hard_link(from, to).is_err() {
         copy(from, to)?;
@@ -93,13 +91,13 @@ pub fn second_name(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Makes a link, and its folder.
-pub fn link(target: &Path, place: &Path) -> Result<()> {
+pub(super) fn link(target: &Path, place: &Path) -> Result<()> {
     make_folder(folder_of(place), 0o755)?;
     std::os::unix::fs::symlink(target, place).map_err(wrong("link", place))
 }
 
 /// Removes what is there, with all that is in it; fine if it is not there.
-pub fn remove_all(path: &Path) -> Result<()> {
+pub(super) fn remove_all(path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path).map_err(wrong("remove", path)),
         _ => files::remove_if_there(path),
@@ -107,13 +105,12 @@ pub fn remove_all(path: &Path) -> Result<()> {
 }
 
 /// Whether anything is at the path, also a link that leads nowhere.
-#[must_use]
-pub fn is_there(path: &Path) -> bool {
+pub(super) fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
 /// The paths in a folder, in their order; none if it is not there.
-pub fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let read = || -> std::io::Result<Vec<PathBuf>> {
         fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
     };
@@ -128,7 +125,7 @@ pub fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Opens a regular file, perhaps behind links, without waiting for the writer of a pipe.
-pub fn open(path: &Path) -> Result<File> {
+pub(super) fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     let opened = options.read(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
     match opened.and_then(|file| Ok((file.metadata()?.is_file(), file))) {
@@ -142,12 +139,12 @@ pub fn open(path: &Path) -> Result<File> {
 }
 
 /// The SHA-256 of a file, as `sha256sum` writes it.
-pub fn checksum(path: &Path) -> Result<String> {
+pub(super) fn checksum(path: &Path) -> Result<String> {
     checksum_of(&open(path)?).map_err(wrong("read", path))
 }
 
 /// The same of one that is open.
-pub fn checksum_of(mut file: &File) -> std::io::Result<String> {
+pub(super) fn checksum_of(mut file: &File) -> std::io::Result<String> {
     file.rewind()?;
     let mut sum = ring::digest::Context::new(&ring::digest::SHA256);
     let mut piece = vec![0; 256 << 10];
@@ -163,7 +160,7 @@ pub fn checksum_of(mut file: &File) -> std::io::Result<String> {
 }
 
 /// Whether two files hold the same; one that is not there does not.
-pub fn is_same(one: &File, other: &Path) -> Result<bool> {
+pub(super) fn is_same(one: &File, other: &Path) -> Result<bool> {
     if !other.exists() {
         return Ok(false);
     }
@@ -176,8 +173,7 @@ pub fn is_same(one: &File, other: &Path) -> Result<bool> {
 }
 
 /// The permissions of a file, behind links.
-#[must_use]
-pub fn mode(path: &Path) -> Option<u32> {
+pub(super) fn mode(path: &Path) -> Option<u32> {
     fs::metadata(path).ok().map(|found| found.mode() & 0o7777)
 }
 

@@ -17,7 +17,7 @@ fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
 }
 
 /// From here on a signal that ends this process removes what is unfinished first.
-pub fn watch() {
+pub(super) fn watch() {
     let mut ends = SigSet::empty();
     ends.extend([Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
     if ends.thread_block().is_err() {
@@ -39,16 +39,16 @@ pub fn watch() {
 }
 
 /// This is unfinished until it has its name.
-pub fn begin(path: &Path) {
+pub(super) fn begin(path: &Path) {
     unfinished().push(path.to_path_buf());
 }
 
 /// This is not there any more under that name.
-pub fn end(path: &Path) {
+pub(super) fn end(path: &Path) {
     unfinished().retain(|one| one != path);
 }
 
 /// A signal waits while this is held: what is renamed is noted too.
-pub fn hold() -> MutexGuard<'static, ()> {
+pub(super) fn hold() -> MutexGuard<'static, ()> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }

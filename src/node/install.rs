@@ -14,7 +14,7 @@ use super::{
 use std::path::PathBuf;
 
 /// `install` and `upgrade`: the driver that a person brought, or the program that runs.
-pub fn run(site: &Site, brought: &BroughtFiles) -> NodeResult {
+pub(super) fn run(site: &Site, brought: &BroughtFiles) -> NodeResult {
     let plugins = if site.word == NodeWord::Upgrade {
         let plugins = plugin_folder::in_use(site)?;
         if !plugins.has_driver() {
@@ -67,7 +67,7 @@ fn new_driver(site: &Site) -> NodeResult<NewDriver> {
 }
 
 /// `rollback`: again it puts back the newer one.
-pub fn roll_back(site: &Site) -> NodeResult {
+pub(super) fn roll_back(site: &Site) -> NodeResult {
     let plugins = plugin_folder::in_use(site)?;
     let to = site.options.to;
     // Another maker's may come back where ours was removed.

@@ -103,8 +103,7 @@ const BY_FLAG: &str = "its flag --hostname-override";
 const BY_CERTIFICATE: &str = "the certificate of its node";
 
 /// The name that Kubernetes has for a kubelet's node, as far as it is not the host's; and what says so.
-#[must_use]
-pub fn node_name(proc: &Path, kubelet: &Kubelet) -> Option<(NodeName, &'static str)> {
+pub(super) fn node_name(proc: &Path, kubelet: &Kubelet) -> Option<(NodeName, &'static str)> {
     let process = process::folder(proc, kubelet.pid);
     let arguments = arguments(&process);
     let flag = |name: &str| flag_of(&arguments, name).filter(|value| !value.is_empty());
@@ -192,22 +191,19 @@ impl KubeletConfiguration {
 }
 
 /// All that run, by their numbers.
-#[must_use]
-pub fn running(proc: &Path) -> Vec<Kubelet> {
+pub(super) fn running(proc: &Path) -> Vec<Kubelet> {
     processes(proc).into_iter().filter_map(|pid| look(proc, pid)).collect()
 }
 
 /// Their numbers, also of one that is ending and shows nothing more of itself.
-#[must_use]
-pub fn processes(proc: &Path) -> Vec<u32> {
+pub(super) fn processes(proc: &Path) -> Vec<u32> {
     let mut pids = process::numbers(proc);
     pids.retain(|pid| is_kubelet(&process::folder(proc, *pid)));
     pids
 }
 
 /// What of a kubelet's environment its calls get, and the driver reads: where a cloud is, and the way there.
-#[must_use]
-pub fn environment(proc: &Path) -> Vec<(String, String)> {
+pub(super) fn environment(proc: &Path) -> Vec<(String, String)> {
     let all = running(proc);
     let Some(kubelet) = ours(&all, None) else { return Vec::new() };
     let is_read = |name: &str| {
@@ -222,8 +218,7 @@ pub fn environment(proc: &Path) -> Vec<(String, String)> {
 }
 
 /// What of its surroundings a process shares with us: its network and the name of the host.
-#[must_use]
-pub fn shares(proc: &Path, pid: u32, namespace: &str) -> Option<bool> {
+pub(super) fn shares(proc: &Path, pid: u32, namespace: &str) -> Option<bool> {
     let own = process::namespace(&proc.join("self"), namespace);
     Some(process::namespace(&process::folder(proc, pid), namespace)? == own?)
 }
@@ -342,8 +337,7 @@ pub fn working_below<'a>(all: &'a [Kubelet], proc: &Path, root: &Path) -> Vec<&'
 
 /// The version of a kubelet's program, as it says itself: `Kubernetes v1.36.2` is (1, 36). Nothing where this user may
 /// not run it, or it says nothing.
-#[must_use]
-pub fn version(proc: &Path, kubelet: &Kubelet) -> Option<(u32, u32)> {
+pub(super) fn version(proc: &Path, kubelet: &Kubelet) -> Option<(u32, u32)> {
     let program = process::folder(proc, kubelet.pid).join("exe");
     let said = tool::launch(&program, &["--version"], &[], Deadline::after(VERSION_WITHIN)).ok()?;
     version_in(said.last_line())

@@ -5,7 +5,7 @@ use super::site::{Plugins, Site};
 use super::{durable, record, trial};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DriverMaker {
+pub(super) enum DriverMaker {
     /// Nothing is there.
     None,
     /// A version of this driver.
@@ -17,7 +17,7 @@ pub enum DriverMaker {
 }
 
 /// Whose the driver in the plugin folder is.
-pub fn of(site: &Site, plugins: &Plugins) -> NodeResult<DriverMaker> {
+pub(super) fn of(site: &Site, plugins: &Plugins) -> NodeResult<DriverMaker> {
     let driver = plugins.driver();
     if !durable::is_there(&driver) {
         return Ok(DriverMaker::None);

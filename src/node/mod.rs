@@ -3,30 +3,30 @@
 //!
 //! Killed at any step, the next word goes on from there.
 
-pub mod brought;
-pub mod configuring;
+mod brought;
+mod configuring;
 pub mod console;
-pub mod durable;
-pub mod ending;
-pub mod install;
-pub mod kept_drivers;
+mod durable;
+mod ending;
+mod install;
+mod kept_drivers;
 pub mod kubelet;
-pub mod maker;
+mod maker;
 pub mod options;
-pub mod pages;
-pub mod plugin_folder;
-pub mod predecessor;
-pub mod process;
-pub mod readiness;
-pub mod record;
-pub mod site;
-pub mod switch;
+mod pages;
+mod plugin_folder;
+mod predecessor;
+mod process;
+mod readiness;
+mod record;
+mod site;
+mod switch;
 pub mod system;
-pub mod trial;
-pub mod trigger;
-pub mod uninstall;
-pub mod users;
-pub mod verify;
+mod trial;
+mod trigger;
+mod uninstall;
+mod users;
+mod verify;
 pub mod work;
 
 use incloud_disk_failpoints as failpoints;

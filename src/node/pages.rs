@@ -32,7 +32,7 @@ fn new_list(site: &Site) -> PathBuf {
 
 /// The driver writes them itself, so that they are its own; one that cannot (the predecessor, after a
 /// rollback) has none. Whatever fails here, the driver is installed.
-pub fn put(site: &Site, plugins: &Plugins) {
+pub(super) fn put(site: &Site, plugins: &Plugins) {
     if !site.announces(&format!(
         "the command, its completions and manual pages below {}",
         site.at("/usr/local").display()
@@ -120,7 +120,7 @@ fn put_page(site: &Site, driver: &Path, page: &Path, shell: &str) -> Result<bool
 }
 
 /// Takes them away.
-pub fn remove(site: &Site) -> NodeResult {
+pub(super) fn remove(site: &Site) -> NodeResult {
     if site.announces("removing the command, its completions and manual pages") {
         remove_listed(site)?;
     }
@@ -132,7 +132,7 @@ fn remove_listed(site: &Site) -> Result<()> {
         let Some(text) = files::read_if_there(&list)? else { continue };
         for page in text.lines().skip(1).filter(|page| !page.is_empty()) {
             // Older lists have the whole path of an image's folder in them.
-            files::remove_if_there(&site.at(&site.inside(Path::new(page))))?;
+            files::remove_if_there(&site.at(site.inside(Path::new(page))))?;
         }
         files::remove_if_there(&list)?;
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const WHICH: &str = "Say which is meant: --plugin-dir DIR";
 
 /// The folder that a driver is put into.
-pub fn to_install(site: &Site) -> NodeResult<Plugins> {
+pub(super) fn to_install(site: &Site) -> NodeResult<Plugins> {
     let folder = match &site.options.plugin_dir {
         Some(folder) => folder.clone(),
         None => match asked(site)? {
@@ -25,7 +25,7 @@ pub fn to_install(site: &Site) -> NodeResult<Plugins> {
 }
 
 /// The folder in which it is.
-pub fn in_use(site: &Site) -> NodeResult<Plugins> {
+pub(super) fn in_use(site: &Site) -> NodeResult<Plugins> {
     match &site.options.plugin_dir {
         Some(folder) => Ok(Plugins { folder: folder.clone() }),
         None => match noted(site)? {
@@ -36,7 +36,7 @@ pub fn in_use(site: &Site) -> NodeResult<Plugins> {
 }
 
 /// What to say of a driver that stays at another place.
-pub fn leftover(site: &Site, plugins: &Plugins) -> NodeResult<Option<String>> {
+pub(super) fn leftover(site: &Site, plugins: &Plugins) -> NodeResult<Option<String>> {
     let is_left = |was: &PathBuf| was.join("incloud~disk").exists();
     Ok(noted_elsewhere(site, plugins)?.filter(is_left).map(|was| {
         let was = was.display();
@@ -47,7 +47,7 @@ pub fn leftover(site: &Site, plugins: &Plugins) -> NodeResult<Option<String>> {
 }
 
 /// The folder that is noted, where that is another one and has its driver still.
-pub fn of_another_driver(site: &Site, plugins: &Plugins) -> NodeResult<Option<PathBuf>> {
+pub(super) fn of_another_driver(site: &Site, plugins: &Plugins) -> NodeResult<Option<PathBuf>> {
     let has_driver = |was: &PathBuf| Plugins { folder: was.clone() }.has_driver();
     Ok(noted_elsewhere(site, plugins)?.filter(has_driver))
 }

@@ -25,14 +25,12 @@ fn behind_link(kept: &Path) -> PathBuf {
 }
 
 /// Whether one is kept.
-#[must_use]
-pub fn is_kept(site: &Site) -> bool {
+pub(super) fn is_kept(site: &Site) -> bool {
     durable::is_there(&folder_in(&site.predecessor()).join("disk"))
 }
 
 /// The program, to be read.
-#[must_use]
-pub fn program(site: &Site) -> PathBuf {
+pub(super) fn program(site: &Site) -> PathBuf {
     program_in(&site.predecessor())
 }
 
@@ -42,8 +40,7 @@ fn program_in(kept: &Path) -> PathBuf {
 }
 
 /// The link that the driver was, if it still leads to the same program.
-#[must_use]
-pub fn link(site: &Site, plugins: &Plugins) -> Option<PathBuf> {
+pub(super) fn link(site: &Site, plugins: &Plugins) -> Option<PathBuf> {
     let link = fs::read_link(folder_in(&site.predecessor()).join("disk")).ok()?;
     let program = durable::open(&program(site)).ok()?;
     let target = plugins.driver_folder().join(&link);
@@ -51,8 +48,7 @@ pub fn link(site: &Site, plugins: &Plugins) -> Option<PathBuf> {
 }
 
 /// What it is, for people.
-#[must_use]
-pub fn told(site: &Site) -> String {
+pub(super) fn told(site: &Site) -> String {
     let kept = site.predecessor();
     let taken = files::read_if_there(&kept.join("taken")).ok().flatten().unwrap_or_default();
     let taken = taken.trim();
@@ -61,7 +57,7 @@ pub fn told(site: &Site) -> String {
 }
 
 /// Keeps what is in the plugin folder now. One that is kept already stays beside it under a number.
-pub fn keep(site: &Site, plugins: &Plugins) -> NodeResult {
+pub(super) fn keep(site: &Site, plugins: &Plugins) -> NodeResult {
     let (new, driver) = (site.state().join("predecessor.new"), plugins.driver());
     let gather = || -> Result<()> {
         durable::remove_all(&new)?;
@@ -105,7 +101,7 @@ fn put_in_place(site: &Site, new: &Path) -> Result<()> {
 }
 
 /// Its files beside the driver, put into a folder of the driver's: those that are missing or changed.
-pub fn put_files(site: &Site, folder: &Path) -> Result<()> {
+pub(super) fn put_files(site: &Site, folder: &Path) -> Result<()> {
     copy_folder(site, &folder_in(&site.predecessor()), folder, &|name| {
         // A controller-manager's configuration that is there is a person's by now.
         name != "disk" && !(name == ".config.toml" && durable::is_there(&folder.join(name)))
@@ -165,8 +161,7 @@ fn is_same(kept: &Path, there: &Path) -> bool {
 
 /// Whether a path in the driver's folder is a file of it that is kept as it stands there: it does no
 /// harm, and may go.
-#[must_use]
-pub fn has_same(site: &Site, plugins: &Plugins, path: &Path) -> bool {
+pub(super) fn has_same(site: &Site, plugins: &Plugins, path: &Path) -> bool {
     let Ok(inside) = path.strip_prefix(plugins.driver_folder()) else { return false };
     holds(&folder_in(&site.predecessor()).join(inside), path)
 }

@@ -8,23 +8,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// All there are, by their numbers.
-#[must_use]
-pub fn numbers(proc: &Path) -> Vec<u32> {
+pub(super) fn numbers(proc: &Path) -> Vec<u32> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let mut pids: Vec<u32> =
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     pids.sort_unstable();
     pids
 }
-
-#[must_use]
-pub fn folder(proc: &Path, pid: u32) -> PathBuf {
+pub(super) fn folder(proc: &Path, pid: u32) -> PathBuf {
     proc.join(pid.to_string())
 }
 
 /// The words of a process's command line; nothing of one that has ended.
-#[must_use]
-pub fn arguments(process: &Path) -> Vec<String> {
+pub(super) fn arguments(process: &Path) -> Vec<String> {
     let text = fs::read(process.join("cmdline")).unwrap_or_default();
     let words = text.strip_suffix(b"\0").unwrap_or(&text).split(|byte| *byte == 0);
     let words = words.map(|word| String::from_utf8_lossy(word).into_owned());
@@ -33,8 +29,7 @@ pub fn arguments(process: &Path) -> Vec<String> {
 
 /// Whether it is root's, among the machine's own processes, and may mount. One in a pod has further
 /// numbers, in namespaces of its own; one that is root in a namespace alone has another user here.
-#[must_use]
-pub fn is_roots(process: &Path) -> bool {
+pub(super) fn is_roots(process: &Path) -> bool {
     /// `CAP_SYS_ADMIN`.
     const MAY_MOUNT: u64 = 1 << 21;
     let status = fs::read_to_string(process.join("status")).unwrap_or_default();
@@ -54,8 +49,7 @@ pub fn is_roots(process: &Path) -> bool {
 }
 
 /// Its namespace of this kind, as the kernel names it; nothing if that cannot be seen.
-#[must_use]
-pub fn namespace(process: &Path, kind: &str) -> Option<PathBuf> {
+pub(super) fn namespace(process: &Path, kind: &str) -> Option<PathBuf> {
     fs::read_link(process.join("ns").join(kind)).ok()
 }
 
@@ -66,7 +60,7 @@ fn is_lent(process: &Path) -> bool {
 
 /// Reads a path as a process sees it, which in a container is not where it is for us: its links lead
 /// to places below its own root.
-pub fn as_it_sees<T>(
+pub(super) fn as_it_sees<T>(
     process: &Path,
     path: &Path,
     read: impl FnOnce(PathBuf) -> io::Result<T>,
@@ -78,7 +72,7 @@ pub fn as_it_sees<T>(
 }
 
 /// The same of a root that is mounted somewhere.
-pub fn seen_below<T>(
+pub(super) fn seen_below<T>(
     root: &Path,
     path: &Path,
     read: impl FnOnce(PathBuf) -> io::Result<T>,
@@ -102,8 +96,7 @@ pub fn seen_below<T>(
 }
 
 /// The value of `--name=value` or `--name value`; the last one counts.
-#[must_use]
-pub fn flag_of(arguments: &[String], name: &str) -> Option<String> {
+pub(super) fn flag_of(arguments: &[String], name: &str) -> Option<String> {
     let (whole, start) = (format!("--{name}"), format!("--{name}="));
     let mut found = None;
     let mut words = arguments.iter().skip(1);

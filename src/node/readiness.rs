@@ -146,7 +146,7 @@ fn tell_transports(site: &Site, found: &[ToldFinding]) {
 }
 
 /// Refuses a driver that is not ready for what it is to take over, before anything is changed.
-pub fn must_be_ready(
+pub(super) fn must_be_ready(
     site: &Site,
     plugins: &Plugins,
     plan: &ConfigurationPlan,
@@ -280,7 +280,7 @@ fn out_of_sight(site: &Site) -> Vec<ToldFinding> {
 }
 
 /// The last line of an installation. Whatever it says, the driver is in its place.
-pub fn tell_verdict(site: &Site, plugins: &Plugins) {
+pub(super) fn tell_verdict(site: &Site, plugins: &Plugins) {
     if site.options.dry_run || !site.is_this_machine() {
         return;
     }
@@ -321,8 +321,7 @@ pub fn tell_verdict(site: &Site, plugins: &Plugins) {
 }
 
 /// What the configuration of the driver in place lacks, a line each. One that cannot be asked says nothing.
-#[must_use]
-pub fn lacks(site: &Site, plugins: &Plugins) -> Vec<String> {
+pub(super) fn lacks(site: &Site, plugins: &Plugins) -> Vec<String> {
     let config = site.config();
     let told = ask(site, &plugins.driver(), &["--only", "configuration"], Some(&config));
     let line = |one: ToldFinding| {

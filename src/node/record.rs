@@ -12,16 +12,15 @@ use std::path::PathBuf;
 
 /// What was noted at the last installation.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct InstallRecord(Vec<(String, String)>);
+pub(super) struct InstallRecord(Vec<(String, String)>);
 
 /// Where it stands.
-#[must_use]
-pub fn path(site: &Site) -> PathBuf {
+pub(super) fn path(site: &Site) -> PathBuf {
     site.state().join("installed")
 }
 
 /// Reads it; nothing if there is none.
-pub fn load(site: &Site) -> Result<Option<InstallRecord>> {
+pub(super) fn load(site: &Site) -> Result<Option<InstallRecord>> {
     let text = files::read_if_there(&path(site))?;
     let pairs = |text: String| {
         let lines = text.lines().filter_map(|line| line.split_once('='));
@@ -32,20 +31,17 @@ pub fn load(site: &Site) -> Result<Option<InstallRecord>> {
 
 impl InstallRecord {
     /// The value of a key; empty if it was not noted.
-    #[must_use]
-    pub fn get(&self, key: &str) -> &str {
+    pub(super) fn get(&self, key: &str) -> &str {
         self.0.iter().find(|(one, _)| one == key).map_or("", |(_, value)| value)
     }
 
     /// Whether it was another maker's driver that was put back.
-    #[must_use]
-    pub fn is_foreign(&self) -> bool {
+    pub(super) fn is_foreign(&self) -> bool {
         self.get("maker") == "another"
     }
 
     /// The checksum of a unit or rule as it was installed.
-    #[must_use]
-    pub fn checksum_of(&self, file: &str) -> Option<&str> {
+    pub(super) fn checksum_of(&self, file: &str) -> Option<&str> {
         let triggers = self.0.iter().filter(|(key, _)| key == "trigger");
         triggers
             .filter_map(|(_, value)| value.split_once("  "))
@@ -54,8 +50,7 @@ impl InstallRecord {
     }
 
     /// The plugin folder that was installed into.
-    #[must_use]
-    pub fn plugin_folder(&self, site: &Site) -> Option<PathBuf> {
+    pub(super) fn plugin_folder(&self, site: &Site) -> Option<PathBuf> {
         let noted = PathBuf::from(self.get("plugin_dir"));
         if noted.as_os_str().is_empty() {
             return None;
@@ -66,7 +61,7 @@ impl InstallRecord {
 }
 
 /// Notes what is there now: the driver, and these units and rules.
-pub fn write(
+pub(super) fn write(
     site: &Site,
     plugins: &Plugins,
     is_foreign: bool,

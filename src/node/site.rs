@@ -11,16 +11,27 @@ use std::path::{Path, PathBuf};
 
 /// The program that does the work, opened where it was called.
 #[derive(Debug)]
-pub struct OwnProgram {
+pub(super) struct OwnProgram {
     /// Its path, for people.
-    pub path: PathBuf,
+    path: PathBuf,
     /// Itself: the machine's root may be another one than that of its path.
-    pub file: File,
+    pub(super) file: File,
 }
 
 impl OwnProgram {
-    /// Where a release was unpacked, this must be what was packed.
-    pub fn must_be_of_release(&self) -> Result<()> {
+    /// Opens it; where a release was unpacked, it must be what was packed.
+    pub(super) fn open() -> Result<Self> {
+        let path =
+            std::env::current_exe().map_err(|error| Error::io("find this executable", &error))?;
+        // By the kernel's own link: the path may lead to another one by now.
+        let file = File::open("/proc/self/exe").or_else(|_| File::open(&path));
+        let file = file.map_err(|error| Error::io(format!("open {}", path.display()), &error))?;
+        let own = Self { path, file };
+        own.must_be_of_release()?;
+        Ok(own)
+    }
+
+    fn must_be_of_release(&self) -> Result<()> {
         let Some(folder) = self.path.parent() else { return Ok(()) };
         let sums = folder.join("SHA256SUMS");
         let Some(text) = files::read_if_there(&sums)? else { return Ok(()) };
@@ -38,17 +49,17 @@ impl OwnProgram {
 
 /// One word on one machine.
 #[derive(Debug)]
-pub struct Site {
-    pub word: NodeWord,
+pub(super) struct Site {
+    pub(super) word: NodeWord,
     /// What was asked for.
-    pub options: NodeOptions,
-    pub console: Console,
-    pub own: OwnProgram,
+    pub(super) options: NodeOptions,
+    pub(super) console: Console,
+    pub(super) own: OwnProgram,
     /// The root of the machine, for packages, images and containers; empty for this one.
-    pub destdir: PathBuf,
-    pub proc: PathBuf,
+    pub(super) destdir: PathBuf,
+    pub(super) proc: PathBuf,
     /// What is there while systemd runs.
-    pub systemd: PathBuf,
+    pub(super) systemd: PathBuf,
     /// Whether a test says so.
     is_systemd_given: bool,
     /// The step at which a test has this killed.
@@ -58,8 +69,12 @@ pub struct Site {
 impl Site {
     /// The machine as the environment says: `DESTDIR`, and the seams of tests. `INSTALL_PROC` is a folder
     /// in place of `/proc`, `INSTALL_SYSTEMD` one in place of systemd's own.
-    #[must_use]
-    pub fn new(word: NodeWord, options: NodeOptions, own: OwnProgram, console: Console) -> Self {
+    pub(super) fn new(
+        word: NodeWord,
+        options: NodeOptions,
+        own: OwnProgram,
+        console: Console,
+    ) -> Self {
         let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let folder = |name: &str, usual: &str| {
             given(name).map_or_else(|| PathBuf::from(usual), PathBuf::from)
@@ -81,8 +96,7 @@ impl Site {
     }
 
     /// Where a path of the machine is.
-    #[must_use]
-    pub fn at(&self, path: impl AsRef<Path>) -> PathBuf {
+    pub(super) fn at(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         if self.is_this_machine() {
             return path.to_path_buf();
@@ -91,8 +105,7 @@ impl Site {
     }
 
     /// A path as the machine will see it that `DESTDIR` becomes.
-    #[must_use]
-    pub fn inside(&self, path: &Path) -> PathBuf {
+    pub(super) fn inside(&self, path: &Path) -> PathBuf {
         match path.strip_prefix(&self.destdir) {
             Ok(rest) if !self.destdir.as_os_str().is_empty() => Path::new("/").join(rest),
             _ => path.to_path_buf(),
@@ -100,77 +113,66 @@ impl Site {
     }
 
     /// The folder of the configuration.
-    #[must_use]
-    pub fn config_folder(&self) -> PathBuf {
+    pub(super) fn config_folder(&self) -> PathBuf {
         self.at("/etc/incloud-disk")
     }
 
     /// The configuration.
-    #[must_use]
-    pub fn config(&self) -> PathBuf {
+    pub(super) fn config(&self) -> PathBuf {
         self.config_folder().join("config.toml")
     }
 
     /// The driver's state, and what is noted of the installation.
-    #[must_use]
-    pub fn state(&self) -> PathBuf {
+    pub(super) fn state(&self) -> PathBuf {
         self.at("/var/lib/incloud-disk")
     }
 
     /// The driver's log.
-    #[must_use]
-    pub fn log(&self) -> PathBuf {
+    pub(super) fn log(&self) -> PathBuf {
         self.at("/var/log/incloud-volume")
     }
 
     /// The folder of the driver that was there before. Not beside the driver: every folder that kubelet
     /// sees is a driver to it.
-    #[must_use]
-    pub fn previous_folder(&self) -> PathBuf {
+    pub(super) fn previous_folder(&self) -> PathBuf {
         self.state().join("previous")
     }
 
     /// The driver that was there before.
-    #[must_use]
-    pub fn previous(&self) -> PathBuf {
+    pub(super) fn previous(&self) -> PathBuf {
         self.previous_folder().join("disk")
     }
 
     /// The driver of another maker that this one took the place of, with its folder.
-    #[must_use]
-    pub fn predecessor(&self) -> PathBuf {
+    pub(super) fn predecessor(&self) -> PathBuf {
         self.state().join("predecessor")
     }
 
     /// A controller-manager's configuration, while there is no driver that it could stand beside.
-    #[must_use]
-    pub fn kept_hidden_config(&self) -> PathBuf {
+    pub(super) fn kept_hidden_config(&self) -> PathBuf {
         self.state().join("kept.config.toml")
     }
 
     /// Whether systemd runs on the machine and can be told something.
-    #[must_use]
-    pub fn has_systemd(&self) -> bool {
+    pub(super) fn has_systemd(&self) -> bool {
         (self.is_this_machine() || self.is_systemd_given) && self.systemd.is_dir()
     }
 
     /// Whether it is this machine, and no folder that another one is made of.
-    #[must_use]
-    pub fn is_this_machine(&self) -> bool {
+    pub(super) fn is_this_machine(&self) -> bool {
         self.destdir.as_os_str().is_empty()
     }
 
     /// Test seam: `INSTALL_SEAM` names a step at which this kills itself, as a machine that loses its
     /// power would.
-    pub fn step(&self, name: &str) {
+    pub(super) fn step(&self, name: &str) {
         if self.seam.as_deref() == Some(name) {
             let _ = raise(Signal::SIGKILL);
         }
     }
 
     /// Says what is done; whether it is to be done, or only said.
-    #[must_use]
-    pub fn announces(&self, what: &str) -> bool {
+    pub(super) fn announces(&self, what: &str) -> bool {
         if self.options.dry_run {
             self.console.say(&format!("would be next: {what}"));
         } else {
@@ -182,31 +184,26 @@ impl Site {
 
 /// Kubelet's plugin folder, and the driver's in it.
 #[derive(Debug, Clone)]
-pub struct Plugins {
-    pub folder: PathBuf,
+pub(super) struct Plugins {
+    pub(super) folder: PathBuf,
 }
 
 impl Plugins {
     /// The driver's own folder.
-    #[must_use]
-    pub fn driver_folder(&self) -> PathBuf {
+    pub(super) fn driver_folder(&self) -> PathBuf {
         self.folder.join("incloud~disk")
     }
-
-    #[must_use]
-    pub fn driver(&self) -> PathBuf {
+    pub(super) fn driver(&self) -> PathBuf {
         self.driver_folder().join("disk")
     }
 
     /// The driver's folder while it is made: hidden names are none to kubelet.
-    #[must_use]
-    pub fn new_folder(&self) -> PathBuf {
+    pub(super) fn new_folder(&self) -> PathBuf {
         self.folder.join(".incloud~disk.new")
     }
 
     /// Whether there is a driver.
-    #[must_use]
-    pub fn has_driver(&self) -> bool {
+    pub(super) fn has_driver(&self) -> bool {
         self.driver().is_file()
     }
 }

@@ -21,24 +21,24 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// A change that has begun: no other one does until it is dropped.
 #[derive(Debug)]
-pub struct BegunChange {
+pub(super) struct BegunChange {
     /// Which change an earlier word had made without noting it; that is done now.
-    pub settled: Option<NodeWord>,
+    pub(super) settled: Option<NodeWord>,
     lock: Option<LockedFile>,
 }
 
 /// A driver to be put there.
 #[derive(Debug)]
-pub struct NewDriver {
-    pub file: File,
+pub(super) struct NewDriver {
+    pub(super) file: File,
     /// Where it is, to be asked there; nothing if it is the program that runs.
-    pub path: Option<PathBuf>,
+    pub(super) path: Option<PathBuf>,
     /// What it is, for people.
-    pub name: &'static str,
+    pub(super) name: &'static str,
     /// Whether it is another maker's, that was here before.
-    pub is_foreign: bool,
+    pub(super) is_foreign: bool,
     /// Where that one led to, if it was a link that still leads to the same.
-    pub link: Option<PathBuf>,
+    pub(super) link: Option<PathBuf>,
 }
 
 impl NewDriver {
@@ -50,7 +50,7 @@ impl NewDriver {
 }
 
 /// One change at a time. Beside the noted driver that is all: what that one left stays.
-pub fn begin_beside(site: &Site, plugins: &Plugins) -> NodeResult<BegunChange> {
+pub(super) fn begin_beside(site: &Site, plugins: &Plugins) -> NodeResult<BegunChange> {
     let mut change = BegunChange { settled: None, lock: None };
     if !site.options.dry_run {
         durable::make_folder(&site.state(), 0o700)?;
@@ -61,7 +61,7 @@ pub fn begin_beside(site: &Site, plugins: &Plugins) -> NodeResult<BegunChange> {
 }
 
 /// One change at a time, and what an earlier one left is settled first.
-pub fn begin(site: &Site, plugins: &Plugins) -> NodeResult<BegunChange> {
+pub(super) fn begin(site: &Site, plugins: &Plugins) -> NodeResult<BegunChange> {
     let mut change = begin_beside(site, plugins)?;
     if site.options.dry_run {
         return Ok(change);
@@ -112,7 +112,7 @@ fn lock(path: &Path) -> NodeResult<LockedFile> {
 
 /// Puts a driver in its place, if it is not what is there already. It must be `ready` before anything is
 /// changed: that is asked of the copy that would be called.
-pub fn put(
+pub(super) fn put(
     site: &Site,
     plugins: &Plugins,
     new: &NewDriver,

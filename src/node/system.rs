@@ -1,6 +1,7 @@
 //! What the operating system around the driver shows of itself: udev, systemd, folders.
 //! Nothing is changed.
 
+use crate::durable;
 use crate::failpoints;
 use crate::host::{files, tool};
 use crate::kubelet::{self, Kubelet};
@@ -8,7 +9,7 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::NodeName;
 use crate::ports::clock::Deadline;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -168,6 +169,17 @@ pub fn broken_plugins(folder: &Path) -> Result<Vec<String>> {
 #[must_use]
 pub fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// Whether a file is the program that runs now; nothing if that cannot be told.
+#[must_use]
+pub fn is_this_program(driver: &Path) -> Option<bool> {
+    // By the kernel's own link: below another root the path of this program leads nowhere.
+    let this = Path::new("/proc/self/exe");
+    if files::place(this).ok()? == files::place(driver).ok()? {
+        return Some(true);
+    }
+    durable::is_same(&File::open(this).ok()?, driver).ok()
 }
 
 /// Whose a file is, and its permissions.

@@ -25,15 +25,14 @@ const MAGIC: &[u8] = b"\x7fELF";
 const HEADER: usize = 20;
 
 /// The driver's answer to words. It reads no configuration of this machine.
-pub fn ask(driver: &Path, words: &[&str]) -> Result<ProgramOutput> {
+pub(super) fn ask(driver: &Path, words: &[&str]) -> Result<ProgramOutput> {
     let nothing = [("INCLOUD_DISK_CONFIG", "/dev/null".to_owned())];
     tool::launch(driver, words, &nothing, Deadline::after(PATIENCE))
 }
 
 /// Its version; nothing of one that does not tell. Of a script it is not asked: what that does with a word
 /// that it does not know is its own.
-#[must_use]
-pub fn version(driver: &Path) -> String {
+pub(super) fn version(driver: &Path) -> String {
     if !first_bytes(driver).starts_with(MAGIC) {
         return String::new();
     }
@@ -42,14 +41,12 @@ pub fn version(driver: &Path) -> String {
 }
 
 /// Whether it is a script.
-#[must_use]
-pub fn is_script(driver: &Path) -> bool {
+pub(super) fn is_script(driver: &Path) -> bool {
     first_bytes(driver).starts_with(b"#!")
 }
 
 /// Whether it is a version of this driver: another maker's program may have its name, and a version.
-#[must_use]
-pub fn is_ours(driver: &Path) -> bool {
+pub(super) fn is_ours(driver: &Path) -> bool {
     const HELP: &str = "FlexVolume driver for cloud block disks";
     let says = |words: &[&str]| ask(driver, words).map(|answer| answer.text).unwrap_or_default();
     is_version(&version(driver))
@@ -58,15 +55,13 @@ pub fn is_ours(driver: &Path) -> bool {
 
 /// Whether all volumes can be healed by it: not by what was there before this driver, which would take
 /// the word for anything.
-#[must_use]
-pub fn has_heal(driver: &Path) -> bool {
+pub(super) fn has_heal(driver: &Path) -> bool {
     has_option(driver, "heal", "--device")
 }
 
 /// Whether it knows volumes that are mounted through maps of device mapper: one that does not would take their
 /// mounts for another disk's, and mount the disk beside its map.
-#[must_use]
-pub fn knows_maps(driver: &Path) -> bool {
+pub(super) fn knows_maps(driver: &Path) -> bool {
     has_option(driver, "release", "--waits")
 }
 
@@ -78,7 +73,7 @@ fn has_option(driver: &Path, verb: &str, option: &str) -> bool {
 
 /// Refuses what is no driver. The predecessor of this one (`is_before`) may be a script, or answer in
 /// other words.
-pub fn must_be_driver(site: &Site, file: &Path, is_before: bool) -> NodeResult {
+pub(super) fn must_be_driver(site: &Site, file: &Path, is_before: bool) -> NodeResult {
     match what_is_wrong(site, file, is_before) {
         None => Ok(()),
         Some(why) => Err(Stop::new(format!("refused, nothing was changed: this driver {why}"))),

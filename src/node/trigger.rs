@@ -35,8 +35,7 @@ const ENABLED: [(&str, &str); 2] =
 const PATIENCE: Duration = Duration::from_secs(100);
 
 /// Each file's name, and where it stands on the machine.
-#[must_use]
-pub fn places(site: &Site) -> Vec<(&'static str, PathBuf)> {
+pub(super) fn places(site: &Site) -> Vec<(&'static str, PathBuf)> {
     FILES.iter().map(|(name, _)| (*name, place_of(site, name))).collect()
 }
 
@@ -46,8 +45,7 @@ fn place_of(site: &Site, name: &str) -> PathBuf {
 }
 
 /// What is enabled, and the link by which it is.
-#[must_use]
-pub fn links(site: &Site) -> Vec<(&'static str, PathBuf)> {
+pub(super) fn links(site: &Site) -> Vec<(&'static str, PathBuf)> {
     let units = site.at("/etc/systemd/system");
     ENABLED.iter().map(|(unit, target)| (*unit, units.join(target).join(unit))).collect()
 }
@@ -75,7 +73,7 @@ fn systemd_runs(site: &Site) -> bool {
 }
 
 /// The trigger for the driver that is in place now.
-pub fn change(site: &Site, plugins: &Plugins) -> NodeResult {
+pub(super) fn change(site: &Site, plugins: &Plugins) -> NodeResult {
     let driver = plugins.driver();
     if site.is_this_machine() && !systemd_runs(site) {
         site.console.say(&format!(
@@ -196,7 +194,7 @@ fn tell_systemd(site: &Site) {
 }
 
 /// Takes units, rule and link away.
-pub fn remove(site: &Site) -> NodeResult {
+pub(super) fn remove(site: &Site) -> NodeResult {
     let all: Vec<_> = links(site).into_iter().chain(places(site)).collect();
     if !all.iter().any(|(_, place)| durable::is_there(place)) {
         return Ok(());

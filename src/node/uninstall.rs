@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 /// The whole word.
-pub fn run(site: &Site) -> NodeResult {
+pub(super) fn run(site: &Site) -> NodeResult {
     let plugins = plugin_folder::in_use(site)?;
     if let Some(other) = plugin_folder::of_another_driver(site, &plugins)? {
         return remove_beside(site, &plugins, &other);

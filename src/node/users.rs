@@ -16,7 +16,7 @@ const ENDING: Duration = Duration::from_secs(1);
 
 /// Volumes mounted in our own mount namespace or in kubelet's, whose mounts they are, and calls under
 /// way.
-pub fn find(site: &Site, plugins: &Plugins) -> NodeResult<Vec<String>> {
+pub(super) fn find(site: &Site, plugins: &Plugins) -> NodeResult<Vec<String>> {
     let mut mounted = volumes(&site.proc.join("self"))?;
     for pid in kubelet::processes(&site.proc) {
         let process = process::folder(&site.proc, pid);
@@ -33,7 +33,7 @@ pub fn find(site: &Site, plugins: &Plugins) -> NodeResult<Vec<String>> {
 }
 
 /// Maps of device mapper through which volumes of this machine are mounted.
-pub fn maps() -> NodeResult<Vec<String>> {
+pub(super) fn maps() -> NodeResult<Vec<String>> {
     let volumes = KernelMaps::default()
         .volumes()
         .map_err(|error| Stop::new(format!("which volumes have maps cannot be told: {error}")))?;
@@ -41,7 +41,7 @@ pub fn maps() -> NodeResult<Vec<String>> {
 }
 
 /// Volumes that are mounted for a kubelet, and not where this process is.
-pub fn seen_by_kubelet_alone(site: &Site, pid: u32) -> NodeResult<Vec<PathBuf>> {
+pub(super) fn seen_by_kubelet_alone(site: &Site, pid: u32) -> NodeResult<Vec<PathBuf>> {
     let ours = volumes(&site.proc.join("self"))?;
     let mut theirs = volumes(&process::folder(&site.proc, pid))?;
     theirs.retain(|place| !ours.contains(place));
@@ -55,7 +55,7 @@ fn volumes(process: &Path) -> NodeResult<Vec<PathBuf>> {
 }
 
 /// What a process sees mounted. A table that cannot be read is no empty table.
-pub fn mounts(process: &Path) -> NodeResult<MountTable> {
+pub(super) fn mounts(process: &Path) -> NodeResult<MountTable> {
     let path = process.join("mountinfo");
     let text = File::open(&path).and_then(mount_tables::read).map_err(|error| error.to_string());
     let table = text.and_then(|text| MountTable::parse(&text).map_err(|error| error.to_string()));

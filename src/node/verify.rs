@@ -6,7 +6,7 @@ use super::{durable, plugin_folder, predecessor, readiness, record, trigger};
 use std::path::Path;
 
 /// The whole word.
-pub fn run(site: &Site) -> NodeResult {
+pub(super) fn run(site: &Site) -> NodeResult {
     let plugins = plugin_folder::in_use(site)?;
     let Some(record) = record::load(site)? else {
         let path = record::path(site);

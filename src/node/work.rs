@@ -11,13 +11,8 @@ use nix::sys::stat::{Mode, umask};
 
 /// Does what the words say on the machine that `enter` enters; answers the exit status.
 #[must_use]
-pub fn run(
-    words: &[String],
-    own: OwnProgram,
-    console: Console,
-    enter: impl FnOnce() -> Result<()>,
-) -> u8 {
-    match perform(words, own, console, enter) {
+pub fn run(words: &[String], console: Console, enter: impl FnOnce() -> Result<()>) -> u8 {
+    match perform(words, console, enter) {
         Ok(()) => 0,
         Err(stop) => {
             console.warn(&stop.text);
@@ -26,12 +21,8 @@ pub fn run(
     }
 }
 
-fn perform(
-    words: &[String],
-    own: OwnProgram,
-    console: Console,
-    enter: impl FnOnce() -> Result<()>,
-) -> NodeResult {
+fn perform(words: &[String], console: Console, enter: impl FnOnce() -> Result<()>) -> NodeResult {
+    let own = OwnProgram::open()?;
     let (word, options) = options::read(words)?;
     // They are named where this was called: the machine's root may be another one.
     let brought = BroughtFiles::read(&options)?;

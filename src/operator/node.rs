@@ -8,11 +8,9 @@ use crate::host::worker::parent::Signals;
 use crate::host::{files, tool, worker};
 use crate::model::error::{Error, Kind, Result};
 use crate::node::console::Console;
-use crate::node::site::OwnProgram;
 use crate::node::work;
 use crate::operator::on_node;
 use crate::supervisor::{self, PartPatience};
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -82,7 +80,7 @@ fn once(root: &Path, words: &[String], console: Console) -> Result<u8> {
     if !is_root_of_machine(root) {
         return Err(no_root(root));
     }
-    Ok(work::run(words, own_program()?, console, || enter(root)))
+    Ok(work::run(words, console, || enter(root)))
 }
 
 fn enter(root: &Path) -> Result<()> {
@@ -94,18 +92,6 @@ fn enter(root: &Path) -> Result<()> {
     nix::unistd::chroot(root)
         .and_then(|()| nix::unistd::chdir("/"))
         .map_err(|errno| Error::io(format!("enter {}", root.display()), &errno.into()))
-}
-
-/// The program that runs: of an unpacked release it must be the one that was packed.
-fn own_program() -> Result<OwnProgram> {
-    let path =
-        std::env::current_exe().map_err(|error| Error::io("find this executable", &error))?;
-    // By the kernel's own link: the path may lead to another one by now.
-    let file = File::open("/proc/self/exe").or_else(|_| File::open(&path));
-    let file = file.map_err(|error| Error::io(format!("open {}", path.display()), &error))?;
-    let own = OwnProgram { path, file };
-    own.must_be_of_release()?;
-    Ok(own)
 }
 
 /// How long one time may take.

@@ -1,16 +1,14 @@
 //! Whether kubelet will find this driver, and nothing that it takes for another one.
 
 use super::for_root::{is_for_root, or_for_root};
-use crate::host::{files, machine};
+use crate::host::machine;
 use crate::model::error::{Error, Kind};
 use crate::model::ids::NodeName;
 use crate::model::kubelet::Attacher;
 use crate::model::report::finding::{Finding, Level};
-use crate::node::durable;
 use crate::node::kubelet::{Kubelet, USUAL_PLUGIN_DIR, ours};
 use crate::node::system;
 use crate::operator::configured::Configured;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "incloud~disk";
@@ -130,7 +128,7 @@ fn plugins(folder: &Path, from: &str) -> Vec<Finding> {
         )];
     }
     let mut found = Vec::new();
-    match is_this_program(&driver) {
+    match system::is_this_program(&driver) {
         Some(false) => found.push(Finding::warning(
             CHECK,
             format!("{} is another build than the one that looks now", driver.display()),
@@ -168,16 +166,6 @@ fn visible_beside(driver: &Path) -> Vec<String> {
     let mut names: Vec<_> = names.filter(|name| name != "disk" && !name.starts_with('.')).collect();
     names.sort();
     names
-}
-
-/// Whether a file is the program that runs now; nothing if that cannot be told.
-fn is_this_program(driver: &Path) -> Option<bool> {
-    // By the kernel's own link: below another root the path of this program leads nowhere.
-    let this = Path::new("/proc/self/exe");
-    if files::place(this).ok()? == files::place(driver).ok()? {
-        return Some(true);
-    }
-    durable::is_same(&File::open(this).ok()?, driver).ok()
 }
 
 pub(super) fn root(kubelet: &Kubelet, configured: &Configured) -> Finding {
