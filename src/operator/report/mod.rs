@@ -32,12 +32,12 @@ pub(super) fn run(
     let configured = Configured { trouble, ..configured };
     let now = clock::now();
     let since = arguments.since.unwrap_or(now.saturating_sub(A_DAY));
-    let place = output::Place::of(arguments, &configured, now)?;
+    let place = output::place(arguments, &configured, now)?;
     let logs = kubelet_story::logs(&arguments.kubelet_log)?;
     let text = on_paper(redaction, || {
         let volume = arguments.volume.as_ref();
         let document = gathering::gather(&configured, volume, &logs, (since, now))?;
         Ok(if arguments.text { document.text() } else { page::page(&document) })
     })?;
-    place.write(&text, stage)
+    output::write(place.as_deref(), &text, stage)
 }

@@ -15,53 +15,38 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where it goes.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    Stdout,
-    File(PathBuf),
+/// The file that was asked for; else one in this folder that says which node it is about, and when. Nothing is stdout.
+pub(super) fn place(
+    arguments: &ReportArguments,
+    configured: &Configured,
+    now: Millis,
+) -> Result<Option<PathBuf>> {
+    let path = match arguments.out.as_deref() {
+        Some("-") => return Ok(None),
+        Some(path) => PathBuf::from(path),
+        None => {
+            let node = wiring::this_node(&configured.config);
+            let node = node.map_or_else(|_| "node".to_owned(), |node| node.to_string());
+            let time: String =
+                timestamp::text(now).chars().filter(char::is_ascii_alphanumeric).collect();
+            let ending = if arguments.text { "txt" } else { "html" };
+            PathBuf::from(format!("incloud-disk-report-{node}-{time}.{ending}"))
+        }
+    };
+    must_not_be_there(&path)?;
+    Ok(Some(path))
 }
 
-impl Place {
-    /// As it was asked for; else a file in this folder that says which node it is about, and when.
-    pub(super) fn of(
-        arguments: &ReportArguments,
-        configured: &Configured,
-        now: Millis,
-    ) -> Result<Self> {
-        match arguments.out.as_deref() {
-            Some("-") => return Ok(Self::Stdout),
-            Some(path) => {
-                let path = PathBuf::from(path);
-                must_not_be_there(&path)?;
-                return Ok(Self::File(path));
-            }
-            None => {}
-        }
-        let node = wiring::this_node(&configured.config);
-        let node = node.map_or_else(|_| "node".to_owned(), |node| node.to_string());
-        let time: String =
-            timestamp::text(now).chars().filter(char::is_ascii_alphanumeric).collect();
-        let ending = if arguments.text { "txt" } else { "html" };
-        let path = PathBuf::from(format!("incloud-disk-report-{node}-{time}.{ending}"));
-        must_not_be_there(&path)?;
-        Ok(Self::File(path))
-    }
-
-    /// Writes it there, and says where.
-    pub(super) fn write(&self, text: &str, stage: &mut Stage<'_>) -> Result<u8> {
-        match self {
-            Self::Stdout => {
-                stage.say(text);
-            }
-            Self::File(path) => {
-                write_new(path, text.as_bytes())?;
-                let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-                stage.say(&told(&format!("the report is in {}", path.display())));
-            }
-        }
-        Ok(0)
-    }
+/// Writes it there, and says where.
+pub(super) fn write(place: Option<&Path>, text: &str, stage: &mut Stage<'_>) -> Result<u8> {
+    let Some(path) = place else {
+        stage.say(text);
+        return Ok(0);
+    };
+    write_new(path, text.as_bytes())?;
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    stage.say(&told(&format!("the report is in {}", path.display())));
+    Ok(0)
 }
 
 /// Said before all is looked at; what comes there meanwhile is found by the writing.
