@@ -96,7 +96,7 @@ pub(super) fn text(all: &Explanation<'_>, paint: Paint) -> String {
         page.text += &format!("  {:<12} {}\n", "type", paint.bold(&command.to_string()));
     }
     for note in &verdict.notes {
-        page.fact("note", note, |line| paint.doubtful(line));
+        page.doubtful("note", note);
     }
     for refusal in &facts.refused {
         let times = format!(
@@ -107,11 +107,7 @@ pub(super) fn text(all: &Explanation<'_>, paint: Paint) -> String {
             timestamp::text(refusal.last * 1000),
             refusal.reason
         );
-        page.fact(
-            if refusal.is_current { "refused" } else { "was refused" },
-            &times,
-            str::to_owned,
-        );
+        page.plain(if refusal.is_current { "refused" } else { "was refused" }, &times);
     }
     cloud(&mut page, facts);
     disk(&mut page, facts);
@@ -121,9 +117,7 @@ pub(super) fn text(all: &Explanation<'_>, paint: Paint) -> String {
             page.plain("udev's link", &link.display().to_string());
         }
         if let Some(disagreement) = &udev.disagreement {
-            let paint = page.paint;
-            let text = format!("{disagreement}; sysfs decides");
-            page.fact("DISAGREES", &text, |line| paint.doubtful(line));
+            page.doubtful("DISAGREES", &format!("{disagreement}; sysfs decides"));
         }
     }
     mounts(&mut page, facts);
@@ -142,10 +136,7 @@ pub(super) fn text(all: &Explanation<'_>, paint: Paint) -> String {
 fn cloud(page: &mut Page, facts: &VolumeFacts) {
     page.head("Cloud", "its services");
     match &facts.cloud {
-        CloudFact::Unknown { why } => {
-            let paint = page.paint;
-            page.fact("says", &format!("unknown: {why}"), |line| paint.doubtful(line));
-        }
+        CloudFact::Unknown { why } => page.doubtful("says", &format!("unknown: {why}")),
         CloudFact::Missing => page.plain("says", "there is no such volume"),
         CloudFact::Known(view) => {
             page.plain("status", &format!("{} ({} bytes)", view.status, view.size));
@@ -375,6 +366,11 @@ impl Page {
 
     fn plain(&mut self, key: &str, text: &str) {
         self.fact(key, text, str::to_owned);
+    }
+
+    fn doubtful(&mut self, key: &str, text: &str) {
+        let paint = self.paint;
+        self.fact(key, text, |line| paint.doubtful(line));
     }
 
     fn maybe(&mut self, key: &str, text: Option<&str>) {

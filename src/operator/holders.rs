@@ -80,7 +80,7 @@ pub(super) fn text(found: &Holding, paint: Paint) -> String {
         let cells = [
             or_dash(process.map(|process| process.pid.to_string())),
             or_dash(process.map(|process| process.command.clone())),
-            or_dash(process.and_then(|process| process.container.as_ref()).map(begin_of_id)),
+            or_dash(process.and_then(|process| process.container.as_deref()).map(begin_of_id)),
             or_dash(holder.pod_name.clone().or_else(|| Some(process?.pod.as_ref()?.to_string()))),
         ];
         let holds = format!("{} {}{gone}", holder.how, holder.what);
@@ -102,6 +102,6 @@ pub(super) fn text(found: &Holding, paint: Paint) -> String {
 const WIDTHS: [usize; 4] = [7, 15, 12, 20];
 
 /// Enough of a container's id for the runtime's own tools.
-fn begin_of_id(id: &String) -> String {
+fn begin_of_id(id: &str) -> String {
     id.get(..WIDTHS[2]).unwrap_or(id).to_owned()
 }

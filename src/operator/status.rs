@@ -11,6 +11,7 @@ use crate::model::ids::VolumeId;
 use crate::model::known_volume::KnownVolume;
 use crate::model::report::facts::{DiskFact, MountedOn, VolumeFacts};
 use crate::model::report::health::{Health, Verdict, judge};
+use crate::model::report::kubelet_line::is_uid;
 use crate::model::sorting::sort_by_key;
 use crate::model::text::several;
 use crate::model::timestamp::{self, Millis};
@@ -235,13 +236,8 @@ fn shortened(name: &str) -> &str {
     const UUID: usize = 36;
     const FIRST_PART: usize = 8;
     let begin = name.len().saturating_sub(UUID);
-    let is_uuid = name.is_char_boundary(begin)
-        && name[begin..].len() == UUID
-        && name[begin..].chars().enumerate().all(|(place, sign)| match place {
-            8 | 13 | 18 | 23 => sign == '-',
-            _ => sign.is_ascii_hexdigit(),
-        });
-    if is_uuid { &name[..begin + FIRST_PART] } else { name }
+    let has_uuid = name.get(begin..).is_some_and(is_uid);
+    if has_uuid { &name[..begin + FIRST_PART] } else { name }
 }
 
 pub(super) fn disk(facts: &VolumeFacts) -> String {
