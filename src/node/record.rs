@@ -21,12 +21,12 @@ pub(super) fn path(site: &Site) -> PathBuf {
 
 /// Reads it; nothing if there is none.
 pub(super) fn load(site: &Site) -> Result<Option<InstallRecord>> {
-    let text = files::read_if_there(&path(site))?;
-    let pairs = |text: String| {
-        let lines = text.lines().filter_map(|line| line.split_once('='));
-        InstallRecord(lines.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
-    };
-    Ok(text.map(pairs))
+    Ok(files::read_if_there(&path(site))?.map(|text| read(&text)))
+}
+
+fn read(text: &str) -> InstallRecord {
+    let lines = text.lines().filter_map(|line| line.split_once('='));
+    InstallRecord(lines.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
 }
 
 impl InstallRecord {
@@ -97,8 +97,7 @@ mod tests {
     fn the_lines_of_every_version_are_read() {
         let text = "sha256=ab\nversion=disk 0.1.0\ntime=2020-01-01T00:00:00Z\nplugin_dir=/a=b\n\
                     trigger=cd  x.service\ntrigger=ef  y.timer\nlater=1\n";
-        let pairs = text.lines().filter_map(|line| line.split_once('='));
-        let record = InstallRecord(pairs.map(|(one, other)| (one.into(), other.into())).collect());
+        let record = read(text);
         assert_eq!((record.get("sha256"), record.get("plugin_dir")), ("ab", "/a=b"));
         assert_eq!(record.get("none"), "");
         assert_eq!(record.checksum_of("y.timer"), Some("ef"));

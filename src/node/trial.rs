@@ -83,7 +83,7 @@ pub(super) fn must_be_driver(site: &Site, file: &Path, is_before: bool) -> NodeR
 fn what_is_wrong(site: &Site, file: &Path, is_before: bool) -> Option<String> {
     let head = first_bytes(file);
     if is_before && head.starts_with(b"#!") {
-        return asked_before(file);
+        return asked(file, "init", is_success);
     }
     if !head.starts_with(MAGIC) {
         let begin = digits_of(&head[..head.len().min(4)]);
@@ -95,24 +95,16 @@ fn what_is_wrong(site: &Site, file: &Path, is_before: bool) -> Option<String> {
         return Some("is for another kind of processor".to_owned());
     }
     if is_before {
-        return asked_before(file);
+        return asked(file, "init", is_success);
     }
     asked(file, "init", |answer| answer == ANSWER_TO_INIT)
-        .or_else(|| asked(file, "--version", is_version))
+        .or_else(|| asked(file, "--version", |answer| is_version(answer) && !answer.contains('\n')))
 }
 
-/// As kubelet asks it: one JSON value, on as many lines as it likes.
-fn asked_before(file: &Path) -> Option<String> {
-    let answer = match ask(file, &["init"]) {
-        Ok(answer) => answer,
-        Err(error) => return Some(format!("failed at init: {}", error.cause)),
-    };
-    if answer.status != Some(0) {
-        return Some(format!("failed at init: {}", printable(&answer.text)));
-    }
+/// What kubelet takes for a yes: one JSON value, on as many lines as it likes.
+fn is_success(answer: &str) -> bool {
     let status = |value: serde_json::Value| value["status"].as_str() == Some("Success");
-    let is_right = serde_json::from_str(&answer.text).is_ok_and(status);
-    (!is_right).then(|| format!("answered init with: {}", printable(&answer.text)))
+    serde_json::from_str(answer).is_ok_and(status)
 }
 
 /// `disk 1.2`, whatever follows.
@@ -133,9 +125,6 @@ fn asked(file: &Path, word: &str, is_right: impl Fn(&str) -> bool) -> Option<Str
     let text = answer.text.trim_end_matches('\n');
     if answer.status != Some(0) {
         return Some(format!("failed at {word}: {}", printable(text)));
-    }
-    if text.contains('\n') {
-        return Some(format!("answered {word} with several lines: {}", printable(text)));
     }
     (!is_right(text)).then(|| format!("answered {word} with: {}", printable(text)))
 }
