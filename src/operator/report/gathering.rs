@@ -61,8 +61,7 @@ pub(super) fn gather(
             .collect(),
         ..Document::default()
     };
-    let rows = sight.status.as_ref().map(|status| status.volumes.as_slice()).unwrap_or_default();
-    let rows: Vec<&Row> = rows.iter().filter(|row| sight.is_about(row)).collect();
+    let rows: Vec<&Row> = sight.rows().iter().filter(|row| sight.is_about(row)).collect();
     document.volumes = rows.len();
     let unwell = rows.iter().filter(|row| row.verdict.health != Health::Ok);
     document.verdicts = unwell.map(|row| verdict(row)).collect();

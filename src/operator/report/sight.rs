@@ -29,6 +29,10 @@ pub(super) struct Sight {
 }
 
 impl Sight {
+    pub(super) fn rows(&self) -> &[Row] {
+        self.status.as_ref().map(|status| status.volumes.as_slice()).unwrap_or_default()
+    }
+
     pub(super) fn is_about(&self, row: &Row) -> bool {
         self.meant.as_ref().is_none_or(|meant| row.is(meant))
     }

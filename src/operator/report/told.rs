@@ -44,12 +44,10 @@ impl Told {
         logs: &[KubeletLog],
         (since, now): (Millis, Millis),
     ) -> Self {
-        let rows =
-            sight.status.as_ref().map(|status| status.volumes.as_slice()).unwrap_or_default();
         let records = RecordFiles::below(&config.paths.state_dir, &config.paths.run_dir);
         let mut names: BTreeSet<String> = BTreeSet::new();
         for (place, ..) in &sight.explained {
-            let facts = &rows[*place].facts;
+            let facts = &sight.rows()[*place].facts;
             let name = facts.id.as_ref().map(VolumeId::as_name).or_else(|| facts.name.clone());
             names.extend(name.into_iter().flat_map(|name| naming::names_of(&name, &records)));
         }
