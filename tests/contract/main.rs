@@ -15,6 +15,7 @@ mod support;
 
 mod broken_builds;
 mod calls;
+mod kubernetes;
 mod scene;
 mod source;
 
