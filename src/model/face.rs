@@ -108,7 +108,7 @@ impl Faces {
 }
 
 /// Two faces for tests.
-#[cfg(any(test, feature = "test-values"))]
+#[cfg(any(test, debug_assertions))]
 pub const OF_TESTS: Faces = Faces(&[
     Face {
         name: "ours",

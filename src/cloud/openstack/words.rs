@@ -90,7 +90,7 @@ pub(super) fn advice_on_server(server: &str, status: u16, said: &str) -> Option<
 }
 
 /// Every status that a volume can have, and one that it cannot.
-#[cfg(any(test, feature = "test-values"))]
+#[cfg(any(test, debug_assertions))]
 pub const STATUSES: [&str; 23] = [
     "creating",
     "available",

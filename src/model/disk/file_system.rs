@@ -69,7 +69,7 @@ pub struct FileSystem {
     pub is_unfinished: bool,
 }
 
-#[cfg(any(test, feature = "test-values"))]
+#[cfg(any(test, debug_assertions))]
 impl FileSystem {
     /// A finished ext4 of this many bytes that counts no mounts, and asks for nothing.
     #[must_use]

@@ -287,7 +287,7 @@ pub struct DeviceUses {
     pub untold: Vec<Untold>,
 }
 
-#[cfg(any(test, feature = "test-values"))]
+#[cfg(any(test, debug_assertions))]
 impl Process {
     /// A process of root's, and of no pod.
     #[must_use]
@@ -296,7 +296,7 @@ impl Process {
     }
 }
 
-#[cfg(any(test, feature = "test-values"))]
+#[cfg(any(test, debug_assertions))]
 impl NamespaceUse {
     /// One that is not known by its number, with these mounts, where these live.
     #[must_use]

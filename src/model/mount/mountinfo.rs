@@ -53,7 +53,7 @@ impl Mount {
     }
 }
 
-#[cfg(any(test, feature = "test-values"))]
+#[cfg(any(test, debug_assertions))]
 #[allow(clippy::expect_used, clippy::missing_panics_doc, reason = "they are of tests")]
 impl Mount {
     /// An ext4 of this number at a place, with these propagation fields, each with a blank behind it.

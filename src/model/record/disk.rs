@@ -73,7 +73,7 @@ impl DiskMoment {
     }
 }
 
-#[cfg(any(test, feature = "test-values"))]
+#[cfg(any(test, debug_assertions))]
 impl DiskMoment {
     /// A disk of this minor number, in this boot.
     #[must_use]

@@ -111,7 +111,7 @@ impl MapState {
     }
 }
 
-#[cfg(any(test, feature = "test-values"))]
+#[cfg(any(test, debug_assertions))]
 #[allow(clippy::expect_used, clippy::missing_panics_doc, reason = "they are of tests")]
 impl OwnMap {
     /// The map of volume `v-1`, open once: whether its disk is there, takes requests, and what finds none waits.

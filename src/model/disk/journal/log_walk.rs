@@ -237,7 +237,7 @@ pub struct LogEnd {
     pub beginnings: Vec<Beginning>,
 }
 
-#[cfg(any(test, feature = "test-values"))]
+#[cfg(any(test, debug_assertions))]
 pub(super) mod test_values {
     use super::{MAGIC, SEQUENCE, START, SUPERBLOCK};
 

@@ -178,7 +178,7 @@ fn is_on_the_way(
     }
 }
 
-#[cfg(any(test, feature = "test-values"))]
+#[cfg(any(test, debug_assertions))]
 #[allow(clippy::unwrap_used, clippy::wildcard_imports, reason = "they are of tests")]
 pub(super) mod test_values {
     use super::super::log_walk::test_values::superblock as journal_block;

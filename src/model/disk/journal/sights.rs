@@ -107,7 +107,7 @@ impl JournalSights {
 
 const OTHER_KIND: &str = "it has a file system of another kind than what was mounted";
 
-#[cfg(any(test, feature = "test-values"))]
+#[cfg(any(test, debug_assertions))]
 impl JournalSights {
     /// Of an ext4 that was mounted before transaction 101, or is not mounted: so many the kernel has finished, and the
     /// log on the disk ends before this one.
