@@ -123,53 +123,61 @@ fn a_disk_on_another_transport_takes_no_volumes_place() {
 #[test]
 fn what_is_mounted_from_a_disk_of_another_transport_comes_to_its_end() {
     needs!(mounts, seams);
-    for bus in [UNLISTED, USB, ISCSI] {
-        let life = Life::new("ext4");
-        let here = &life.here;
-        let letter = life.up(here, "ext4");
-        files::write_synced(&here.pod(PODS[0]).join("data"), VICTIMS);
-        // From here on it is as if an earlier version had mounted it.
-        *life.plug.bus.lock().unwrap() = Some(bus);
-        here.shown.hide(&letter).unwrap();
-        let claims = [("serial", serial(&life.volume))];
-        here.shown.show_as(&letter, &letter, bus, &claims).unwrap();
-        forget_transport(&life);
-        let (is_well, told) = here.verb(&["heal"]);
-        assert!(is_well, "{told}");
-        // kubelet repeats its calls when it was restarted.
-        here.wait("");
-        here.stage();
-        let message = here.detach_fails();
-        assert!(message.contains("is mounted at"), "{message}");
-        // The disk goes, and comes back under another name.
-        life.there.node.verb(&["detach", "--force", crate::scene::PV, "node-a"]).unwrap();
-        let before = here.shown.name_of(&life.volume);
-        let options = crate::support::options_with(&life.volume, crate::scene::PV, "ext4", "rw");
-        life.there.node.must(["attach", &options, "node-a"]);
-        assert_ne!(here.shown.name_of(&life.volume), before);
-        let (is_healed, told) = here.verb(&["heal"]);
-        assert!(is_healed && told.contains("switched"), "{told}");
-        assert_eq!(files::read(here.pod(PODS[0]).join("data")).unwrap(), VICTIMS);
-        files::write_synced(&here.pod(PODS[1]).join("more"), b"written after the heal");
-        let (is_done, told) = here.verb(&["format", &life.volume, "--yes"]);
-        let words = match bus {
-            ISCSI => "where the hypervisor does not choose the serial",
-            _ => "disks.transports",
-        };
-        assert!(!is_done && told.contains(words), "{told}");
-        for uid in PODS {
-            here.unpublish(uid);
+    // At the same time, each with mounts of its own: they wait for a disk of a transport that is allowed.
+    std::thread::scope(|scope| {
+        for bus in [UNLISTED, USB, ISCSI] {
+            scope.spawn(move || comes_to_its_end(bus));
         }
-        here.unstage();
-        // Nothing new is begun on it.
-        let name = here.letter();
-        let message = here.stage_fails();
-        assert!(message.contains(&name), "{message}");
-        let (is_done, told) = here.verb(&["format", &life.volume, "--yes"]);
-        assert!(!is_done && told.contains(&name), "{told}");
-        here.detach();
-        assert!(life.attached_to().is_empty());
+    });
+}
+
+fn comes_to_its_end(bus: Bus) {
+    needs!(mounts);
+    let life = Life::new("ext4");
+    let here = &life.here;
+    let letter = life.up(here, "ext4");
+    files::write_synced(&here.pod(PODS[0]).join("data"), VICTIMS);
+    // From here on it is as if an earlier version had mounted it.
+    *life.plug.bus.lock().unwrap() = Some(bus);
+    here.shown.hide(&letter).unwrap();
+    let claims = [("serial", serial(&life.volume))];
+    here.shown.show_as(&letter, &letter, bus, &claims).unwrap();
+    forget_transport(&life);
+    let (is_well, told) = here.verb(&["heal"]);
+    assert!(is_well, "{told}");
+    // kubelet repeats its calls when it was restarted.
+    here.wait("");
+    here.stage();
+    let message = here.detach_fails();
+    assert!(message.contains("is mounted at"), "{message}");
+    // The disk goes, and comes back under another name.
+    life.there.node.verb(&["detach", "--force", crate::scene::PV, "node-a"]).unwrap();
+    let before = here.shown.name_of(&life.volume);
+    let options = crate::support::options_with(&life.volume, crate::scene::PV, "ext4", "rw");
+    life.there.node.must(["attach", &options, "node-a"]);
+    assert_ne!(here.shown.name_of(&life.volume), before);
+    let (is_healed, told) = here.verb(&["heal"]);
+    assert!(is_healed && told.contains("switched"), "{told}");
+    assert_eq!(files::read(here.pod(PODS[0]).join("data")).unwrap(), VICTIMS);
+    files::write_synced(&here.pod(PODS[1]).join("more"), b"written after the heal");
+    let (is_done, told) = here.verb(&["format", &life.volume, "--yes"]);
+    let words = match bus {
+        ISCSI => "where the hypervisor does not choose the serial",
+        _ => "disks.transports",
+    };
+    assert!(!is_done && told.contains(words), "{told}");
+    for uid in PODS {
+        here.unpublish(uid);
     }
+    here.unstage();
+    // Nothing new is begun on it.
+    let name = here.letter();
+    let message = here.stage_fails();
+    assert!(message.contains(&name), "{message}");
+    let (is_done, told) = here.verb(&["format", &life.volume, "--yes"]);
+    assert!(!is_done && told.contains(&name), "{told}");
+    here.detach();
+    assert!(life.attached_to().is_empty());
 }
 
 /// The file system changes while the volume stays attached: nobody but this driver makes one then.
