@@ -21,8 +21,6 @@ pub enum Bus {
 }
 
 pub const ISCSI: Bus = Bus::Scsi("iscsi_tcp", "platform/host4/session2/target4:0:0/4:0:0:0");
-pub const FIBRE_CHANNEL: Bus =
-    Bus::Scsi("qla2xxx", "pci0000:00/0000:00:06.0/host1/rport-1:0-2/target1:0:0/1:0:0:0");
 pub const USB: Bus =
     Bus::Scsi("uas", "pci0000:00/0000:00:14.0/usb1/1-2/1-2:1.0/host6/target6:0:0/6:0:0:0");
 pub const UNLISTED: Bus = Bus::Scsi("scsi_debug", "pseudo_0/adapter0/host7/target7:0:0/7:0:0:0");
