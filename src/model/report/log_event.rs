@@ -27,7 +27,7 @@ pub enum LogEvent {
     KernelMessage,
 }
 
-#[cfg(any(test, feature = "test-values"))]
+#[cfg(any(test, debug_assertions))]
 impl LogEvent {
     pub const ALL: [Self; 12] = [
         Self::CallDone,
