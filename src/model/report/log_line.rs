@@ -7,11 +7,9 @@
 use crate::report::log_event::LogEvent;
 use crate::text::is_hidden;
 use crate::timestamp::{self, Millis};
-use serde::de::{Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Longer lines are cut before they are written, and not read: a tenant's thousand mounts stand in
 /// one of them.
@@ -42,13 +40,11 @@ pub struct LogLine {
 
 impl LogLine {
     /// A field's text; empty if there is none.
-    #[must_use]
     pub fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
     }
 
     /// A field that is a whole number.
-    #[must_use]
     pub fn number(&self, name: &str) -> Option<u64> {
         self.fields.get(name)?.parse().ok()
     }
@@ -56,7 +52,6 @@ impl LogLine {
 
 /// The line as it is written. It is one JSON object, with its format: signs that a terminal hides or obeys are
 /// written by their numbers, and of a line that is too long each text is cut.
-#[must_use]
 pub fn as_written(line: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(line);
     if line.len() > LONGEST {
@@ -98,7 +93,6 @@ fn cut(value: &mut Value) {
 }
 
 /// JSON without hidden signs: they only stand inside of its texts, where a number is the same.
-#[must_use]
 pub fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for sign in json.chars() {
@@ -121,55 +115,33 @@ const BEGIN: &str = r#"{"timestamp":""#;
 struct Written {
     timestamp: String,
     level: String,
-    fields: Texts,
-    #[serde(default)]
-    span: Texts,
+    #[serde(deserialize_with = "texts")]
+    fields: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "texts")]
+    span: BTreeMap<String, String>,
     format: Option<u32>,
 }
 
 /// A JSON object whose values are read as text.
-#[derive(Debug, Default)]
-struct Texts(BTreeMap<String, String>);
-
-impl<'de> Deserialize<'de> for Texts {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(EachText)
-    }
-}
-
-struct EachText;
-
-impl<'de> Visitor<'de> for EachText {
-    type Value = Texts;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts, A::Error> {
-        let mut texts = BTreeMap::new();
-        while let Some((name, value)) = map.next_entry::<String, Value>()? {
-            let text = match value {
-                Value::String(text) => text,
-                other => other.to_string(),
-            };
-            texts.insert(name, text);
-        }
-        Ok(Texts(texts))
-    }
+fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let text = |value| match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let values = BTreeMap::<String, Value>::deserialize(from)?;
+    Ok(values.into_iter().map(|(name, value)| (name, text(value))).collect())
 }
 
 /// Reads a line; nothing if it is not one of ours. A line that a power cut or a full disk tore has
 /// the next one behind it: only the last beginning counts.
-#[must_use]
 pub fn parse(line: &str) -> Option<LogLine> {
     let mut written: Written = serde_json::from_str(&line[line.rfind(BEGIN)?..]).ok()?;
     if !matches!(written.level.as_str(), "ERROR" | "WARN" | "INFO" | "DEBUG" | "TRACE") {
         return None;
     }
-    let mut of_span = |name: &str| written.span.0.remove(name).unwrap_or_default();
+    let mut of_span = |name: &str| written.span.remove(name).unwrap_or_default();
     let (id, op, is_verb) = (of_span("id"), of_span("op"), of_span("name") == "verb");
-    let Texts(mut fields) = written.fields;
+    let mut fields = written.fields;
     let message = fields.remove("message").unwrap_or_default();
     let event = match (fields.remove("event"), written.format) {
         (Some(name), _) => LogEvent::named(&name),
@@ -181,7 +153,6 @@ pub fn parse(line: &str) -> Option<LogLine> {
 }
 
 /// The call's id, without reading all of the line.
-#[must_use]
 pub fn call_id(line: &str) -> Option<&str> {
     line.rsplit_once(r#""span":{"id":""#)?.1.split('"').next()
 }

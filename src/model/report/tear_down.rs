@@ -2,7 +2,7 @@
 //! guard while a process has the volume.
 
 use crate::ids::ConsumerId;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error as _};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -31,13 +31,11 @@ impl TearDownWords {
     pub const PLAIN: Self = Self { unpublish: "unpublish", unstage: "unstage", detach: "detach" };
 
     /// All of them.
-    #[must_use]
     pub fn all(&self) -> [&'static str; 3] {
         [self.unpublish, self.unstage, self.detach]
     }
 
     /// The word alone.
-    #[must_use]
     pub fn operation(&self, tear_down: &TearDown) -> &'static str {
         match tear_down {
             TearDown::Unpublish(_) => self.unpublish,
@@ -47,7 +45,6 @@ impl TearDownWords {
     }
 
     /// The word, and the consumer's id.
-    #[must_use]
     pub fn name(&self, tear_down: &TearDown) -> String {
         let operation = self.operation(tear_down);
         match tear_down.consumer() {
@@ -57,7 +54,6 @@ impl TearDownWords {
     }
 
     /// The word, and the name that people know the consumer by, if it has one.
-    #[must_use]
     pub fn told(
         &self,
         tear_down: &TearDown,
@@ -76,7 +72,6 @@ impl TearDownWords {
 
 impl TearDown {
     /// Whose folder it is.
-    #[must_use]
     pub fn consumer(&self) -> Option<&ConsumerId> {
         match self {
             Self::Unpublish(consumer) => Some(consumer),
@@ -118,30 +113,12 @@ impl serde::Serialize for TearDown {
 pub fn by_tear_down<'de, D, T>(from: D) -> Result<BTreeMap<TearDown, T>, D::Error>
 where
     D: Deserializer<'de>,
-    T: Deserialize<'de>,
+    T: DeserializeOwned,
 {
-    struct Each<T>(std::marker::PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Each<T> {
-        type Value = BTreeMap<TearDown, T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut all = BTreeMap::new();
-            while let Some(name) = map.next_key::<String>()? {
-                match TearDown::recorded(&name) {
-                    Some(tear_down) => drop(all.insert(tear_down, map.next_value()?)),
-                    None => drop(map.next_value::<serde::de::IgnoredAny>()?),
-                }
-            }
-            Ok(all)
-        }
-    }
-
-    from.deserialize_map(Each(std::marker::PhantomData))
+    let all = BTreeMap::<String, serde_json::Value>::deserialize(from)?;
+    let known = all.into_iter().filter_map(|(name, kept)| Some((TearDown::recorded(&name)?, kept)));
+    let read = |(tear_down, kept)| Ok((tear_down, T::deserialize(kept).map_err(D::Error::custom)?));
+    known.map(read).collect()
 }
 
 #[cfg(test)]
