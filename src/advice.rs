@@ -3,7 +3,6 @@
 use crate::model::advice::Remedy;
 
 /// The command line that does it.
-#[must_use]
 pub fn command(remedy: &Remedy, volume: &str) -> String {
     let or = |unknown| if volume.is_empty() { unknown } else { volume };
     let line = match remedy {

@@ -44,7 +44,6 @@ struct Notes {
 }
 
 /// Whether a word is answered without a look at anything: no file is made for it, and no child.
-#[must_use]
 pub fn is_constant(word: &str) -> bool {
     Call::is_constant(word)
 }
@@ -146,7 +145,6 @@ fn write_off(word: &str, subject: &Subject, begin: Instant, why: &Error) {
 }
 
 /// The answer to no word at all.
-#[must_use]
 pub fn answer_to_nothing() -> Reply {
     let error = Error::bad_call("called without a call word").hint("disk --help shows them");
     Reply::failure("", "disk", &error, &log::new_call_id())
@@ -235,7 +233,6 @@ fn call_driver(
 }
 
 /// What a driver of this face is made for; of no region but the configured one.
-#[must_use]
 pub fn setting<'a>(
     config: &'a Config,
     origin: Option<&'a Path>,
@@ -424,7 +421,6 @@ fn named_configuration() -> Option<PathBuf> {
 }
 
 /// Where a configuration is looked for, the first place first.
-#[must_use]
 pub fn configuration_places() -> Vec<PathBuf> {
     if let Some(path) = named_configuration() {
         return vec![path];

@@ -33,7 +33,6 @@ pub struct Channel {
 
 impl Channel {
     /// Takes stdout over and silences both streams.
-    #[must_use]
     pub fn claim(wants_json: bool) -> Self {
         let reader = match (std::io::stdout().is_terminal(), wants_json) {
             (false, _) => AnswerReader::Program,
@@ -51,13 +50,11 @@ impl Channel {
     }
 
     /// Who reads the answer.
-    #[must_use]
     pub fn reader(&self) -> AnswerReader {
         self.reader
     }
 
     /// The saved stdout, for the one who answers piece by piece; nothing if an answer was begun.
-    #[must_use]
     pub fn begin(&self) -> Option<&File> {
         if self.used.swap(true, Ordering::SeqCst) {
             return None;
@@ -75,7 +72,6 @@ impl Channel {
     }
 
     /// The terminal of the person who called, if it is one.
-    #[must_use]
     pub fn terminal(&self) -> Option<File> {
         self.terminal.as_ref()?.try_clone().ok()
     }
@@ -89,7 +85,6 @@ impl Channel {
 }
 
 /// A copy of stderr, where a person reads it.
-#[must_use]
 pub fn terminal() -> Option<File> {
     std::io::stderr().is_terminal().then(|| copy_of(std::io::stderr()))?
 }

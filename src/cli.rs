@@ -300,7 +300,6 @@ pub enum LocalVerb {
 
 /// Reads the arguments after the program's name. Whether stdout is a terminal is asked where it matters: not for
 /// a word of kubelet's.
-#[must_use]
 pub fn read(arguments: Vec<OsString>, stdout_is_terminal: impl Fn() -> bool) -> Wanted {
     let Some(first) = arguments.first() else {
         return if stdout_is_terminal() { clap_reads(&["--help".into()]) } else { Wanted::Nothing };

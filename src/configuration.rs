@@ -61,7 +61,6 @@ pub enum CloudKind {
 
 impl CloudKind {
     /// What people call it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Local => "the local cloud",
@@ -70,7 +69,6 @@ impl CloudKind {
     }
 
     /// Whether what says where it is says also how to log in there.
-    #[must_use]
     pub fn has_secrets(self) -> bool {
         match self {
             Self::Local => false,
@@ -306,7 +304,6 @@ impl Deadlines {
     }
 
     /// The deadline of the call of this name; a minute for anything else.
-    #[must_use]
     pub fn of(&self, call: &str) -> Duration {
         let found = self.all().into_iter().find(|(name, _)| *name == call);
         Duration::from_secs(found.map_or(60, |(_, seconds)| seconds))

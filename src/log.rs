@@ -26,7 +26,6 @@ const PREFIX: &str = "incloud-disk";
 const SUFFIX: &str = "jsonl";
 
 /// Starts to log; false if it cannot.
-#[must_use]
 pub fn start(config: &Config) -> bool {
     let (folder, most) = (config.paths.log_dir.clone(), config.log.max_files);
     let Some(aside) = AsideWriter::at(&folder, &config.paths.run_dir) else { return false };
@@ -147,14 +146,12 @@ impl File {
         Self { name: format!("{PREFIX}.{day}.{SUFFIX}"), day, is_prose: false }
     }
 
-    #[must_use]
     pub fn path(&self, folder: &Path) -> PathBuf {
         folder.join(&self.name)
     }
 }
 
 /// The files that another maker's driver left in the folder, the oldest first; they are shown, and never removed.
-#[must_use]
 pub fn files_of_predecessor(folder: &Path) -> Vec<File> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

@@ -144,7 +144,6 @@ pub struct Answering<D, F, G> {
 }
 
 /// Lets a worker do a call, which gives its answer by `worker::out` as one line; returns whether the exit status is 0.
-#[must_use]
 pub fn call(
     answering: Answering<
         impl FnOnce(&mut Worker, &str) -> bool,
@@ -266,7 +265,6 @@ impl Failing {
 /// Lets a worker do what a person asks for, which speaks by `worker::out` and
 /// `worker::complaints`; returns the exit status. One that is `with_hanging` for so long in one and the same system call
 /// is given up.
-#[must_use]
 pub fn verb(with_hanging: Option<Duration>, failing: Failing, work: impl FnOnce() -> u8) -> u8 {
     let fail = |error: &Error| failing.say(error, &mut std::io::stdout(), &mut std::io::stderr());
     let terms = Terms { at_first: None, grace: GRACE, has_own_signals: false };
@@ -369,7 +367,6 @@ pub struct PartPatience {
 }
 
 /// Lets a worker do a part, which speaks by `worker::out`; this process must have one thread.
-#[must_use]
 pub fn part(patience: PartPatience, work: impl FnOnce()) -> Part {
     let mut part =
         Part { said: Vec::new(), given_up: None, left: Vec::new(), volume: None, signal: None };

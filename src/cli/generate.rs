@@ -8,7 +8,6 @@ use std::fs;
 use std::path::Path;
 
 /// The completions of a shell.
-#[must_use]
 pub fn completions(shell: Shell) -> String {
     let shell = match shell {
         Shell::Bash => clap_complete::Shell::Bash,

@@ -13,7 +13,6 @@ pub struct CallCounts {
 
 impl CallCounts {
     /// Whether nothing was counted.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.refusals.borrow().is_empty()
             && self.heals.borrow().is_empty()
@@ -22,25 +21,21 @@ impl CallCounts {
     }
 
     /// The operations that were refused.
-    #[must_use]
     pub fn refusals(&self) -> Vec<String> {
         self.refusals.borrow().iter().map(|one| (*one).to_owned()).collect()
     }
 
     /// What became of heals, and how many mounts each replaced.
-    #[must_use]
     pub fn heals(&self) -> Vec<(String, u64)> {
         self.heals.borrow().clone()
     }
 
     /// How waits for a disk ended.
-    #[must_use]
     pub fn waits(&self) -> Vec<String> {
         self.waits.borrow().iter().map(|one| (*one).to_owned()).collect()
     }
 
     /// How many volumes are how well; nothing if the call did not look.
-    #[must_use]
     pub fn healths(&self) -> Option<BTreeMap<String, u64>> {
         self.healths.borrow().clone()
     }

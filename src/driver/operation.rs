@@ -24,7 +24,6 @@ pub struct Volume {
 
 impl Volume {
     /// A volume; a name that equals the id is left out.
-    #[must_use]
     pub fn new(id: VolumeId, name: Option<VolumeName>) -> Self {
         let name = name.filter(|name| !name.is(&id));
         Self { id, name }
@@ -32,7 +31,6 @@ impl Volume {
 }
 
 /// The disk as it is now, for a record.
-#[must_use]
 pub fn moment(cx: &Context<'_>, disk: &Device) -> DiskMoment {
     DiskMoment {
         number: disk.number,

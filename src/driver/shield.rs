@@ -101,7 +101,6 @@ pub enum Returned {
 }
 
 /// The volume's map, as far as it can be told: for those who only look.
-#[must_use]
 pub fn seen(cx: &Context<'_>, id: &VolumeId) -> Option<OwnMap> {
     cx.host.shield.map_of(id).unwrap_or_else(|error| {
         tracing::debug!(volume = %id, %error, "whether the volume has a map cannot be told");
@@ -110,7 +109,6 @@ pub fn seen(cx: &Context<'_>, id: &VolumeId) -> Option<OwnMap> {
 }
 
 /// The volumes that have one, for those who only look.
-#[must_use]
 pub fn volumes(cx: &Context<'_>) -> Vec<VolumeId> {
     cx.host.shield.volumes().unwrap_or_else(|error| {
         tracing::debug!(%error, "which volumes have maps cannot be told");
@@ -119,7 +117,6 @@ pub fn volumes(cx: &Context<'_>) -> Vec<VolumeId> {
 }
 
 /// The number of the volume's map: its mounts have it, whatever becomes of its disk.
-#[must_use]
 pub fn number_of(cx: &Context<'_>, id: &VolumeId) -> Option<DeviceNumber> {
     seen(cx, id).map(|map| map.number)
 }
@@ -136,13 +133,11 @@ pub fn would_wait(cx: &Context<'_>, id: &VolumeId) -> Result<bool> {
 }
 
 /// Whether the volume's map waits, for whatever.
-#[must_use]
 pub fn waits(cx: &Context<'_>, id: &VolumeId) -> bool {
     seen(cx, id).is_some_and(|map| map.state().waits())
 }
 
 /// Of what is not healed because a map waits, why the disk that is here was not put there.
-#[must_use]
 pub fn why_it_waits(cx: &Context<'_>, id: &VolumeId, error: Error) -> Error {
     let wait = cx.store.records.load(id).shield.map_wait;
     match wait.and_then(|wait| wait.not_switched) {

@@ -21,20 +21,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// A folder that a test put in the place of `usual`.
-#[must_use]
 pub fn folder(variable: &str, usual: &str) -> PathBuf {
     let other = cfg!(debug_assertions).then(|| std::env::var_os(variable)).flatten();
     other.map_or_else(|| PathBuf::from(usual), PathBuf::from)
 }
 
 /// What a test wishes.
-#[must_use]
 pub fn wish(variable: &str) -> Option<String> {
     cfg!(debug_assertions).then(|| std::env::var(variable).ok()).flatten()
 }
 
 /// How long something is waited for that no call depends on. Tests that read it afterwards wait for it on a busy machine.
-#[must_use]
 pub fn patience(usual: Duration) -> Duration {
     wish("INCLOUD_DISK_PATIENT").map_or(usual, |_| Duration::from_secs(20))
 }

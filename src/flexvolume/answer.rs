@@ -22,13 +22,11 @@ pub struct Subject {
 
 impl Subject {
     /// The answer that the call failed.
-    #[must_use]
     pub fn failure(&self, error: &Error) -> Reply {
         Reply::failure(&self.action, &self.object, error, &self.call_id)
     }
 }
 
-#[must_use]
 pub fn line_for(reader: AnswerReader, reply: &Reply) -> String {
     match reader {
         AnswerReader::Person => reply.line_for_person(),
@@ -37,7 +35,6 @@ pub fn line_for(reader: AnswerReader, reply: &Reply) -> String {
 }
 
 /// Sends a reply; returns whether the exit status is 0.
-#[must_use]
 pub fn send(channel: &Channel, reply: &Reply) -> bool {
     let line = line_for(channel.reader(), reply);
     let sent = channel.send(&shown(channel, &line));
@@ -46,7 +43,6 @@ pub fn send(channel: &Channel, reply: &Reply) -> bool {
 }
 
 /// Passes a worker's line on to a reader who may be slow; returns whether the exit status is 0.
-#[must_use]
 pub fn deliver(channel: &Channel, worker: &mut Worker, line: &str) -> bool {
     let Some(stdout) = channel.begin() else { return false };
     let sent = worker.write(stdout.as_fd(), shown(channel, line).as_bytes(), LAST_WORDS).is_ok();

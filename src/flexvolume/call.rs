@@ -80,7 +80,6 @@ impl Call {
     /// `init` runs under a lock of kubelet's plugin manager, without a time limit, again and again
     /// while any driver on the machine is broken. `getvolumename`: its answer is not used since
     /// Kubernetes 1.6, and "Not supported" ends the calls. Kubernetes never calls `expandvolume`.
-    #[must_use]
     pub fn is_constant(word: &str) -> bool {
         matches!(word, "init" | "getvolumename" | "expandvolume") || !WORDS.contains(&word)
     }
@@ -151,7 +150,6 @@ impl Call {
     }
 
     /// The folder that the call works on, if any.
-    #[must_use]
     pub fn folder(&self) -> Option<&Folder> {
         match self {
             Call::MountDevice { folder, .. }
@@ -169,13 +167,11 @@ impl Call {
     }
 
     /// The volume whose id came with the call, if one did.
-    #[must_use]
     pub fn volume(&self) -> Option<&VolumeId> {
         self.options().map(|options| &options.volume)
     }
 
     /// The options that came with the call, if any.
-    #[must_use]
     pub fn options(&self) -> Option<&Options> {
         match self {
             Call::Attach { options, .. }
@@ -193,13 +189,11 @@ impl Call {
     }
 
     /// The cloud's region that the volume's options name.
-    #[must_use]
     pub fn region(&self) -> Option<&str> {
         self.options()?.region.as_deref()
     }
 
     /// What the call is about, for messages and the log.
-    #[must_use]
     pub fn object(&self) -> String {
         if let Call::Detach { name, .. } = self {
             return format!("volume {name}");
@@ -211,7 +205,6 @@ impl Call {
     }
 
     /// What the call names, for the log: its reader finds the volume by each of them.
-    #[must_use]
     pub fn about(&self) -> About<'_> {
         let options = self.options();
         let name = match self {

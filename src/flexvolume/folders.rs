@@ -31,13 +31,11 @@ pub struct Folder {
 }
 
 /// The path of a volume's global folder below the root.
-#[must_use]
 pub fn global_below(name: &VolumeName) -> PathBuf {
     Path::new(GLOBAL).join(name.as_str())
 }
 
 /// The global folder that belongs to a pod's folder.
-#[must_use]
 pub fn global_of(folder: &Folder) -> Target {
     Target { root: folder.target.root.clone(), below: global_below(&folder.name) }
 }

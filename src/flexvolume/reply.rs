@@ -44,7 +44,6 @@ struct Capabilities {
 
 impl Reply {
     /// Done.
-    #[must_use]
     pub fn success() -> Self {
         Self {
             status: "Success",
@@ -57,7 +56,6 @@ impl Reply {
     }
 
     /// The constant answer of `init`.
-    #[must_use]
     pub fn capabilities() -> Self {
         let capabilities = Capabilities {
             attach: true,
@@ -70,25 +68,21 @@ impl Reply {
     }
 
     /// Done, and this is the device.
-    #[must_use]
     pub fn device(path: &Path) -> Self {
         Self { device: Some(path.display().to_string()), ..Self::success() }
     }
 
     /// The cloud was asked, and this is its answer.
-    #[must_use]
     pub fn attached(attached: bool) -> Self {
         Self { attached: Some(attached), ..Self::success() }
     }
 
     /// This driver never does that.
-    #[must_use]
     pub fn not_supported() -> Self {
         Self { status: "Not supported", ..Self::success() }
     }
 
     /// Not done: action, object, cause, advice, call id, in one line.
-    #[must_use]
     pub fn failure(action: &str, object: &str, error: &Error, call_id: &str) -> Self {
         let subject = [action, object].into_iter().filter(|text| !text.is_empty());
         let subject = subject.collect::<Vec<_>>().join(" ");
@@ -107,38 +101,27 @@ impl Reply {
         Self { status: "Failure", message, for_person, ..Self::success() }
     }
 
-    /// Whether the answer is a failure.
-    #[must_use]
-    pub fn is_failure(&self) -> bool {
-        self.status == "Failure"
-    }
-
     /// One word for the log.
-    #[must_use]
     pub fn status(&self) -> &'static str {
         self.status
     }
 
     /// The device that is answered.
-    #[must_use]
     pub fn given_device(&self) -> Option<&str> {
         self.device.as_deref()
     }
 
     /// The message of a failure.
-    #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
     /// The line, with its newline.
-    #[must_use]
     pub fn line(&self) -> String {
         Self { for_person: None, ..self.clone() }.line_for_person()
     }
 
     /// The line from which `sentence` makes what a person reads.
-    #[must_use]
     pub fn line_for_person(&self) -> String {
         let json = serde_json::to_string(self).unwrap_or_else(|_| {
             r#"{"status":"Failure","message":"the reply could not be written"}"#.to_owned()
@@ -148,13 +131,11 @@ impl Reply {
 }
 
 /// Whether a line says that the call did what was asked.
-#[must_use]
 pub fn is_success(line: &str) -> bool {
     line.starts_with(r#"{"status":"Success""#)
 }
 
 /// What a line of an answer says, in a sentence for a person who called by hand.
-#[must_use]
 pub fn sentence(line: &str) -> Option<String> {
     let reply: serde_json::Value = serde_json::from_str(line).ok()?;
     let text = |key: &str| reply.get(key).and_then(serde_json::Value::as_str);

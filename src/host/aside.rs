@@ -43,7 +43,6 @@ static LINGERING: Mutex<Vec<mpsc::Sender<Task>>> = Mutex::new(Vec::new());
 impl AsideWriter {
     /// Starts a thread that writes at this place. None if too many earlier processes hang there, or no thread can be
     /// started.
-    #[must_use]
     pub fn at(place: &Path, run_dir: &Path) -> Option<Self> {
         let notes = run_dir.join("aside.lock");
         let place = place.display().to_string();

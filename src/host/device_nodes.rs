@@ -27,26 +27,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The device number of an open or named block node.
-#[must_use]
 pub fn number_of(metadata: &fs::Metadata) -> Option<DeviceNumber> {
     metadata.file_type().is_block_device().then(|| split(metadata.rdev()))
 }
 
 /// The number of the block device that people name so: by its number, a path, or the kernel's name.
-#[must_use]
 pub fn number_named(text: &str) -> Option<DeviceNumber> {
     let node = || number_of(&fs::metadata(Path::new("/dev").join(text)).ok()?);
     text.parse().ok().or_else(node)
 }
 
 /// The number of the device that a file's file system stands on.
-#[must_use]
 pub fn number_below(metadata: &fs::Metadata) -> DeviceNumber {
     split(metadata.dev())
 }
 
 /// A number as the kernel packs it.
-#[must_use]
 pub fn split(raw: u64) -> DeviceNumber {
     let part = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     DeviceNumber {
@@ -101,7 +97,6 @@ impl Node {
     }
 
     /// The node's path.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -144,7 +139,6 @@ pub fn tidy(id: &VolumeId) {
 }
 
 /// Whether a mount of the volume has left its link.
-#[must_use]
 pub fn has_link(id: &VolumeId) -> bool {
     fs::symlink_metadata(label_of(id)).is_ok_and(|found| found.is_symlink())
 }
@@ -316,7 +310,6 @@ pub fn exclusive_open(device: &Device) -> Result<ExclusiveOpen> {
     }
 }
 /// Whether a link, perhaps through others, leads to this node.
-#[must_use]
 pub fn leads_to(link: &Path, node: &Path) -> bool {
     std::fs::canonicalize(link).is_ok_and(|target| target == node)
 }

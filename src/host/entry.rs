@@ -39,7 +39,6 @@ impl HeldProcess {
     }
 
     /// Where it shows itself.
-    #[must_use]
     pub fn folder(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
     }
@@ -93,7 +92,6 @@ fn is_our_own(name: &str, namespace: &File) -> bool {
 
 /// Begins this program again with other words and other variables, where this process is now; comes back
 /// only with an error.
-#[must_use]
 pub fn begin_again(words: &[String], environment: Vec<(OsString, OsString)>) -> Error {
     // By the kernel's own link: the path leads nowhere below another root.
     let mut command = Command::new("/proc/self/exe");

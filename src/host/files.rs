@@ -28,7 +28,6 @@ pub fn replace_until_boot(path: &Path, bytes: &[u8]) -> Result<Stamp> {
 pub type Stamp = (u64, i64, i64);
 
 /// The stamp of the file that is there. The caller knows that its way needs no disk, or waits for it.
-#[must_use]
 pub fn stamp(path: &Path) -> Option<Stamp> {
     fs::metadata(path).ok().map(|found| stamp_of(&found))
 }
@@ -156,7 +155,6 @@ pub struct LockedFile(File);
 
 impl LockedFile {
     /// Of a file that this process has locked.
-    #[must_use]
     pub fn of(locked: File) -> Self {
         Self(locked)
     }
@@ -204,13 +202,11 @@ pub fn read_if_there(path: &Path) -> Result<Option<String>> {
 }
 
 /// Whether an error is of the process that looks, and not of what it looks at: it may be over with a later look.
-#[must_use]
 pub fn is_lack(error: &std::io::Error) -> bool {
     is_shortage(error) || error.raw_os_error() == Some(nix::libc::EIO)
 }
 
 /// The same of what is on a disk: that answers with EIO itself, for as long as it is dead.
-#[must_use]
 pub fn is_shortage(error: &std::io::Error) -> bool {
     use nix::libc::{EAGAIN, EINTR, EMFILE, ENFILE, ENOMEM};
     let shortages = [EMFILE, ENFILE, ENOMEM, EAGAIN, EINTR];
@@ -244,13 +240,11 @@ pub fn remove_if_there(path: &Path) -> Result<()> {
 }
 
 /// Whether it says that there is no such thing. Any other error says nothing about it.
-#[must_use]
 pub fn is_absence(errno: Errno) -> bool {
     matches!(errno, Errno::ENOENT | Errno::ENOTDIR | Errno::ENODEV | Errno::ENXIO)
 }
 
 /// The kernel's number of an error.
-#[must_use]
 pub fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_raw(error.raw_os_error().unwrap_or(0))
 }
@@ -269,7 +263,6 @@ pub fn all_names_in(folder: &Path) -> std::result::Result<Vec<String>, Errno> {
 }
 
 /// The names in a folder; none if it cannot be read.
-#[must_use]
 pub fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
@@ -305,7 +298,6 @@ pub fn place(path: &Path) -> std::io::Result<(u64, u64)> {
 }
 
 /// Whether it is certain that nothing is at a path: what does not answer may be there.
-#[must_use]
 pub fn is_missing(path: &Path) -> bool {
     matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound)
 }

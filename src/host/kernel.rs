@@ -208,13 +208,11 @@ pub struct LoopStatus {
 
 impl LoopStatus {
     /// The file system that the file behind the device is on.
-    #[must_use]
     pub fn file_system(&self) -> DeviceNumber {
         unpacked(self.device)
     }
 
     /// The disk behind the device, if it is one and no file.
-    #[must_use]
     pub fn disk(&self) -> DeviceNumber {
         unpacked(self.node)
     }
@@ -243,7 +241,6 @@ pub fn device_mapper(control: &File, command: u8, message: &mut [u8]) -> Result<
 }
 
 /// The kernel's `new_decode_dev`: 12 bits of the major number amid 20 of the minor one.
-#[must_use]
 pub fn unpacked(packed: u64) -> DeviceNumber {
     let part = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     DeviceNumber {

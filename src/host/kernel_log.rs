@@ -32,7 +32,6 @@ pub struct KernelLog {
 
 impl KernelLog {
     /// Reads it; nothing where it may not be read.
-    #[must_use]
     pub fn read() -> Option<Self> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
@@ -57,13 +56,11 @@ impl KernelLog {
     }
 
     /// When a line was written, by the clock on the wall.
-    #[must_use]
     pub fn at(&self, line: &KernelLine) -> Millis {
         self.zero + u64::try_from(line.since_boot.as_millis()).unwrap_or_default()
     }
 
     /// The moment before which lines are lost, if any are.
-    #[must_use]
     pub fn begins_late(&self) -> Option<Millis> {
         self.lines.first().filter(|line| line.sequence > 0).map(|line| self.at(line))
     }

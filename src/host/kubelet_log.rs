@@ -70,7 +70,6 @@ impl Default for Bounds {
 
 impl Bounds {
     /// Whether nothing more may be read.
-    #[must_use]
     pub fn are_used_up(&self) -> bool {
         self.bytes == 0 || self.lines == 0 || self.deadline.over()
     }

@@ -19,7 +19,6 @@ const WHAT_ENDS_IT_ON_A_FILE: &str = "the disk of that file hangs, and not the v
     answers";
 
 /// What ends these.
-#[must_use]
 pub fn what_ends(left: &[LeftProcess]) -> Advice {
     let is_on_a_file = left.iter().any(|one| one.file.is_some());
     if is_on_a_file { WHAT_ENDS_IT_ON_A_FILE.into() } else { what_ends_it() }
@@ -49,7 +48,6 @@ pub struct LeftProcess {
 
 impl LeftProcess {
     /// The process, if there is one of that number.
-    #[must_use]
     pub fn of(pid: i32, doing: &str, since: u64) -> Option<Self> {
         let (_, start) = state_of(pid)?;
         Some(Self {
@@ -76,7 +74,6 @@ impl LeftProcess {
     }
 
     /// Whether it is still there.
-    #[must_use]
     pub fn is_alive(&self) -> bool {
         let is_same = |(state, start)| start == self.start && !matches!(state, 'Z' | 'X');
         self.boot == machine::boot_id() && state_of(self.pid).is_some_and(is_same)
@@ -133,20 +130,17 @@ fn seconds_since(since: u64) -> Option<u64> {
 }
 
 /// The state of a process and when it began.
-#[must_use]
 pub fn state_of(pid: i32) -> Option<(char, u64)> {
     machine::state_of(u32::try_from(pid).ok()?)
 }
 
 /// Whether a thread of the process waits in the kernel and takes no signal.
-#[must_use]
 pub fn hangs(pid: i32) -> bool {
     hanging_thread(pid).is_some()
 }
 
 /// The call that the process hangs in now, with its arguments: one that stays the same for long does
 /// not come back. Of any call if it takes no signal, and of those on disks and folders else.
-#[must_use]
 pub fn call_of(pid: i32) -> Option<String> {
     if let Some(call) = deaf_call_of(pid) {
         return Some(call);
@@ -169,7 +163,6 @@ fn hanging_thread(pid: i32) -> Option<PathBuf> {
 
 /// The same, only if the process takes no signal there: a program may wait in a read for as long as
 /// it likes.
-#[must_use]
 pub fn deaf_call_of(pid: i32) -> Option<String> {
     fs::read_to_string(hanging_thread(pid)?.join("syscall")).ok()
 }
@@ -246,7 +239,6 @@ pub fn note(lock: &Path, left: &[LeftProcess]) {
 }
 
 /// Those that are left of earlier calls and still there. The caller holds the lock.
-#[must_use]
 pub fn of_lock(lock: &Path) -> Vec<LeftProcess> {
     let all = read(lock);
     if all.is_empty() {

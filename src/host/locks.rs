@@ -148,13 +148,11 @@ fn is_in_the_kernels_table(file: &str) -> std::io::Result<bool> {
 
 impl LockFiles {
     /// Locks below the run folder.
-    #[must_use]
     pub fn below(run_dir: &Path) -> Self {
         Self { is_volumes: true, ..Self::in_folder(&run_dir.join("locks")) }
     }
 
     /// Locks in exactly this folder.
-    #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
         Self { folder: folder.to_path_buf(), patience: None, is_volumes: false }
     }

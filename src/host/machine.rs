@@ -24,7 +24,6 @@ pub fn node_name() -> Result<NodeName> {
 }
 
 /// A text that differs after each boot: device numbers and disk counts begin anew with it.
-#[must_use]
 pub fn boot_id() -> String {
     static BOOT: OnceLock<String> = OnceLock::new();
     let read = || std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -32,13 +31,11 @@ pub fn boot_id() -> String {
 }
 
 /// This moment, by the boot and the time since then.
-#[must_use]
 pub fn uptime() -> Uptime {
     Uptime { boot: boot_id(), seconds: crate::ports::clock::since_boot().as_secs() }
 }
 
 /// The variables that a process was started with, by its folder in /proc; none of one that cannot be seen.
-#[must_use]
 pub fn variables_of(process: &Path) -> Vec<(OsString, OsString)> {
     let text = std::fs::read(process.join("environ")).unwrap_or_default();
     let pairs = text.split(|byte| *byte == 0).filter_map(|word| {
@@ -50,21 +47,18 @@ pub fn variables_of(process: &Path) -> Vec<(OsString, OsString)> {
 }
 
 /// The name of the process that called us, for the log.
-#[must_use]
 pub fn parent_name() -> String {
     let path = format!("/proc/{}/comm", super::worker::caller());
     std::fs::read_to_string(path).map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
 }
 
 /// The process that called us, so that it can be told from a later one of its number.
-#[must_use]
 pub fn caller() -> Option<Caller> {
     let pid = u32::try_from(super::worker::caller().as_raw()).ok()?;
     Some(Caller { pid, began: state_of(pid)?.1 })
 }
 
 /// Whether that process still lives.
-#[must_use]
 pub fn lives(caller: &Caller) -> bool {
     let is_same = |(state, began)| began == caller.began && !matches!(state, 'Z' | 'X');
     state_of(caller.pid).is_some_and(is_same)
@@ -72,7 +66,6 @@ pub fn lives(caller: &Caller) -> bool {
 
 /// The state of a process that may be one of this machine's own or of this user's, and when it began. Of others nothing
 /// is read that may wait for them: the number may be theirs by now.
-#[must_use]
 pub fn state_of(pid: u32) -> Option<(char, u64)> {
     let status = super::files::read_proc(&format!("/proc/{pid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status);
@@ -98,7 +91,6 @@ pub(super) fn state_in(stat: &[u8]) -> Option<(char, u64)> {
 }
 
 /// How long after the machine's start a process began, from the bytes of its `stat`.
-#[must_use]
 pub fn start_of(stat: &[u8]) -> Option<Duration> {
     /// `USER_HZ`, which is the same on every architecture that this is built for.
     const TICKS: u64 = 100;
@@ -107,7 +99,6 @@ pub fn start_of(stat: &[u8]) -> Option<Duration> {
 }
 
 /// A short id that no other call of this machine has: time and process, in base 36.
-#[must_use]
 pub fn new_call_id() -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let now = crate::ports::clock::now();
@@ -130,7 +121,6 @@ fn base36(mut number: u64) -> String {
 }
 
 /// Who called us, for acts that a person answers for: behind sudo the one who typed.
-#[must_use]
 pub fn who_asks() -> String {
     let user = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER")).unwrap_or_default();
     let plain: String =
@@ -140,13 +130,11 @@ pub fn who_asks() -> String {
 }
 
 /// The user that this process acts as.
-#[must_use]
 pub fn user() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
 /// Whether this process may grow a mounted ext4. Where that cannot be determined, the kernel decides when it is asked.
-#[must_use]
 pub fn may_grow_mounted() -> bool {
     /// `CAP_SYS_RESOURCE`.
     const RIGHT: u64 = 1 << 24;
@@ -155,14 +143,12 @@ pub fn may_grow_mounted() -> bool {
 }
 
 /// The effective capabilities of a process, from its `status`.
-#[must_use]
 pub fn capabilities(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     line.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
 }
 
 /// Whether this process may mount.
-#[must_use]
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }

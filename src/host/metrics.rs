@@ -45,7 +45,6 @@ pub struct Report {
 }
 
 /// What was seen by the call before, as far as it was written.
-#[must_use]
 pub fn seen_before(state_dir: &Path) -> Gauges {
     let text = files::read_if_there(&state_dir.join("metrics.json")).unwrap_or_default();
     let counters = text.and_then(|text| serde_json::from_str::<Counters>(&text).ok());

@@ -19,7 +19,6 @@ type Seen = BTreeMap<Change, Vec<u64>>;
 
 impl PaceFile {
     /// What is known below the run folder.
-    #[must_use]
     pub fn below(run_dir: &Path) -> Self {
         Self { path: run_dir.join("pace") }
     }

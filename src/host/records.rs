@@ -34,7 +34,6 @@ type Stamps = [Option<files::Stamp>; 2];
 
 impl RecordFiles {
     /// Records below the state folder, and below the run folder what ends with the boot.
-    #[must_use]
     pub fn below(state_dir: &Path, run_dir: &Path) -> Self {
         Self {
             volumes: state_dir.join("volumes"),

@@ -35,7 +35,6 @@ pub struct AnswerFiles {
 impl AnswerFiles {
     /// Answers below the run folder. A server's node is another one's by another configuration, which
     /// this is a mark of.
-    #[must_use]
     pub fn below(run_dir: &Path, scope: impl Into<String>) -> Self {
         Self { folder: run_dir.join("answers"), scope: scope.into() }
     }

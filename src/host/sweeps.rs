@@ -21,7 +21,6 @@ pub fn note(run_dir: &Path) {
 }
 
 /// Whether one began not long ago.
-#[must_use]
 pub fn is_recent(run_dir: &Path) -> bool {
     let text = files::read_if_there(&place(run_dir)).ok().flatten();
     let at: Option<Uptime> = text.and_then(|text| serde_json::from_str(&text).ok());

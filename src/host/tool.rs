@@ -41,7 +41,6 @@ pub(super) fn ended(status: Option<i32>) -> String {
 
 impl ProgramOutput {
     /// The last line with something on it: tools put their verdict there.
-    #[must_use]
     pub fn last_line(&self) -> &str {
         // e2fsck adds a remark in brackets to its verdict.
         let says = |line: &&str| !line.is_empty() && !line.starts_with('(');

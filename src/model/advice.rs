@@ -36,7 +36,6 @@ pub enum Remedy {
 
 impl Remedy {
     /// Done to this volume, by its id or its name.
-    #[must_use]
     pub fn of(self, volume: impl Display) -> Advice {
         Advice(vec![Part::Remedy(self, volume.to_string())])
     }
@@ -54,7 +53,6 @@ enum Part {
 pub struct Advice(Vec<Part>);
 
 /// Advice with other advice at each `{}`.
-#[must_use]
 pub fn advise<const N: usize>(words: &'static str, at: [Advice; N]) -> Advice {
     let mut at = at.into_iter();
     let all = words.split("{}").flat_map(|words| [Some(words.into()), at.next()]);

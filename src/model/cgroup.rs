@@ -40,7 +40,6 @@ pub struct Step<'a> {
 
 impl Owner {
     /// The owner of the process whose `/proc/PID/cgroup` this is, by folders that are believed.
-    #[must_use]
     pub fn of(text: &str, is_believed: impl Fn(Step<'_>) -> bool) -> Self {
         let mut best = Self::default();
         for (controllers, path) in lines(text) {
@@ -89,20 +88,17 @@ pub struct PodFolder {
 impl PodFolder {
     /// Those of the pod with this UID. Below another pod's folder, where that one may make folders,
     /// they count only if this machine is itself a pod's.
-    #[must_use]
     pub fn of(pod: &ConsumerId, below_pods: bool) -> Self {
         let plain = format!("pod{pod}");
         Self { escaped: plain.replace('-', "_"), plain, below_pods }
     }
 
     /// Whether the pod's folder may be below a folder of this name.
-    #[must_use]
     pub fn may_be_below(&self, folder: &str) -> bool {
         self.below_pods || pod_of(folder).is_none()
     }
 
     /// Whether a folder has such a name.
-    #[must_use]
     pub fn is_named(&self, folder: &str) -> bool {
         match pod_part(folder) {
             Some(Part::Plain(part)) => part == self.plain,
@@ -112,7 +108,6 @@ impl PodFolder {
     }
 
     /// Whether any line of a `/proc/PID/cgroup` leads through such a folder that is believed.
-    #[must_use]
     pub fn has(&self, text: &str, is_believed: impl Fn(Step<'_>) -> bool) -> bool {
         lines(text).any(|(controllers, path)| {
             let mut way = folders(path);
@@ -133,7 +128,6 @@ fn folders(path: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// The pod that a folder of this name was made for.
-#[must_use]
 pub fn pod_of(folder: &str) -> Option<ConsumerId> {
     let uid = match pod_part(folder)? {
         Part::Plain(part) => part.strip_prefix("pod")?.to_owned(),

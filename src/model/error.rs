@@ -36,7 +36,6 @@ pub enum Kind {
 
 impl Kind {
     /// One lower-case word for logs and tables.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Kind::BadCall => "bad-call",
@@ -107,7 +106,6 @@ impl Error {
     }
 
     /// Whether the caller's user may not do what was tried. Another user may: nothing was found out.
-    #[must_use]
     pub fn is_denied(&self) -> bool {
         DENIED.iter().any(|words| self.cause.ends_with(words))
     }
@@ -135,7 +133,6 @@ fn in_one_line(text: String) -> String {
 const DENIED: [&str; 2] = ["permission denied", "operation not permitted"];
 
 /// `No such file or directory (os error 2)` without the tail.
-#[must_use]
 pub fn errno_text(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {

@@ -21,7 +21,6 @@ pub struct Face {
 
 impl Face {
     /// Its name, to be remembered.
-    #[must_use]
     pub fn name(&self) -> FaceName {
         FaceName(self.name.to_owned())
     }
@@ -45,7 +44,6 @@ pub struct Faces(pub &'static [Face]);
 impl Faces {
     /// The words of the face of this name. A record without a name is older than the second face; a
     /// face of another version has no words here.
-    #[must_use]
     pub fn words_of(&self, name: Option<&FaceName>) -> TearDownWords {
         let face = match name {
             Some(name) => self.0.iter().find(|face| face.name == name.0),
@@ -55,7 +53,6 @@ impl Faces {
     }
 
     /// The face that has a folder of this path, and what the path says of itself.
-    #[must_use]
     pub fn face_of(&self, path: &Path) -> Option<(&'static Face, FolderKind, VolumeName)> {
         self.0.iter().find_map(|face| {
             let (_, kind, name) = face.layout.parts_of(path)?;
@@ -64,14 +61,12 @@ impl Faces {
     }
 
     /// What a path says of itself: the place and the volume's name, if it is one of ours.
-    #[must_use]
     pub fn place_of(&self, path: &Path) -> Option<(FolderKind, VolumeName)> {
         self.face_of(path).map(|(_, kind, name)| (kind, name))
     }
 
     /// The volume's name, if only this driver's volumes are in such folders. What is mounted in a folder that
     /// drivers share is anyone's until its disk says more.
-    #[must_use]
     pub fn name_of_own(&self, path: &Path) -> Option<VolumeName> {
         let (face, kind, name) = self.face_of(path)?;
         let is_own = match kind {
@@ -84,7 +79,6 @@ impl Faces {
 
     /// The orchestrator's root above a path of one of the volumes that it has in its folders, ours or
     /// another driver's.
-    #[must_use]
     pub fn root_above<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         self.0.iter().find_map(|face| face.layout.root_of(path))
     }
@@ -95,13 +89,11 @@ impl Faces {
     }
 
     /// Whether the path may be of a file that is made for each container.
-    #[must_use]
     pub fn names_containers_file(&self, path: &Path) -> bool {
         path.iter().any(|part| self.container_files().any(|name| part == name))
     }
 
     /// The consumer for which a file was made, by its path below the orchestrator's root.
-    #[must_use]
     pub fn consumer_of_file(&self, path: &Path) -> Option<ConsumerId> {
         self.0.iter().find_map(|face| face.layout.consumer_of_file(path))
     }

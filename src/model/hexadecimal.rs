@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 /// The digits, in lower case.
-#[must_use]
 pub fn digits_of(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {

@@ -43,7 +43,6 @@ macro_rules! segment_type {
             }
 
             /// The text itself.
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -93,14 +92,12 @@ segment_type! {
 
 impl VolumeId {
     /// The serial number that a virtio disk of this volume shows.
-    #[must_use]
     pub fn virtio_serial(&self) -> &str {
         let text = self.as_str();
         &text[..text.len().min(VIRTIO_SERIAL_LENGTH)]
     }
 
     /// The name of the link that udev makes for a virtio disk of this volume.
-    #[must_use]
     pub fn link_name(&self) -> String {
         format!("virtio-{}", self.virtio_serial())
     }
@@ -108,13 +105,11 @@ impl VolumeId {
 
 impl VolumeName {
     /// The name as a volume id, if it is a UUID: then the two are the same by convention.
-    #[must_use]
     pub fn as_volume_id(&self) -> Option<VolumeId> {
         is_uuid(self.as_str()).then(|| VolumeId(self.0.clone()))
     }
 
     /// Whether the name says nothing that the id does not say.
-    #[must_use]
     pub fn is(&self, id: &VolumeId) -> bool {
         self.0 == id.0
     }
@@ -122,20 +117,17 @@ impl VolumeName {
 
 impl VolumeId {
     /// The id as an orchestrator's name: both obey the same rules, and names may be longer.
-    #[must_use]
     pub fn as_name(&self) -> VolumeName {
         VolumeName(self.0.clone())
     }
 }
 
 /// Whether the text is a UUID in its usual form with dashes.
-#[must_use]
 pub fn is_uuid(text: &str) -> bool {
     text.len() == Hyphenated::LENGTH && Uuid::try_parse(text).is_ok()
 }
 
 /// Whether an id, or as much of one as a virtio disk can show, stands anywhere in what a disk shows.
-#[must_use]
 pub fn shows_a_uuid(text: &str) -> bool {
     const DIGITS: usize = 32;
     let fits = |part: &[u8]| {

@@ -65,13 +65,11 @@ pub enum Meant<'a> {
 
 impl KnownVolume {
     /// One of which the id is known.
-    #[must_use]
     pub fn of(id: VolumeId) -> Self {
         Self { id: Some(id), ..Self::default() }
     }
 
     /// How the volume is called: by its id, else by a name.
-    #[must_use]
     pub fn label(&self) -> &str {
         let name = || self.names.first().map(String::as_str);
         self.id.as_ref().map(VolumeId::as_str).or_else(name).unwrap_or("?")
@@ -123,7 +121,6 @@ fn bare(name: &str) -> Option<&str> {
 
 /// The volume that is meant. Whole names come before beginnings of them; names of different kinds that
 /// lead to different volumes are several answers.
-#[must_use]
 pub fn meant<'a>(typed: TypedName<'_>, known: &'a [KnownVolume]) -> Meant<'a> {
     let exact = known.iter().filter_map(|one| Some((one, one.exact(typed)?)));
     let mut fits: Vec<_> = exact.collect();

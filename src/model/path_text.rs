@@ -28,7 +28,6 @@ fn path_of(text: String) -> PathBuf {
 }
 
 /// How many bytes a path takes in JSON at most: its namer decides whether it is text, and of which signs.
-#[must_use]
 pub fn longest_written(path: &Path) -> usize {
     // A control sign is written by its number, quotes have a sign before them, and two digits are a byte.
     let each = |byte: &u8| if byte.is_ascii_control() { 6 } else { 2 };

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 /// Between three quarters and five quarters of a pause, by a share from 0 to 1, so that many callers do
 /// not come back at once.
-#[must_use]
 pub fn jittered(pause: Duration, share: f64) -> Duration {
     pause.mul_f64(0.75 + share / 2.0)
 }
@@ -18,7 +17,6 @@ pub struct Steps {
 
 impl Steps {
     /// Steps that begin at `first` and grow by half until `longest`.
-    #[must_use]
     pub fn between(first: Duration, longest: Duration) -> Self {
         Self { next: first, longest }
     }
@@ -47,7 +45,6 @@ pub struct Looks {
 
 impl Looks {
     /// Looks at a change that usually takes this long, if that is known, by a call that has this time.
-    #[must_use]
     pub fn at(usual: Option<Duration>, total: Duration) -> Self {
         let shortest = Duration::from_millis(50).min(total / 20);
         let longest = Duration::from_secs(5).min(total / 8);
@@ -55,7 +52,6 @@ impl Looks {
     }
 
     /// Looks at a change that others asked for, by a call that has just looked.
-    #[must_use]
     pub fn at_others(total: Duration) -> Self {
         Self { elapsed: Duration::from_millis(200).min(total / 20), ..Self::at(None, total) }
     }

@@ -31,13 +31,11 @@ pub struct GuardPolicy {
 
 impl GuardPolicy {
     /// Whether a tear-down is guarded: asked once, before its first step. With the guard off no process is looked for.
-    #[must_use]
     pub fn is_on(&self) -> bool {
         self.mode != GuardMode::Off
     }
 
     /// Whether a tear-down that was guarded met no objection. With `warn`, or a limit, it may have, and went on.
-    #[must_use]
     pub fn has_no_exceptions(&self) -> bool {
         self.mode == GuardMode::Enforce && self.give_up_after.is_none()
     }

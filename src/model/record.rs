@@ -91,7 +91,6 @@ const MARK_AGAIN: u64 = 600_000;
 
 impl VolumeRecord {
     /// An empty record.
-    #[must_use]
     pub fn new(volume: VolumeId) -> Self {
         Self {
             format: FORMAT,
@@ -108,14 +107,12 @@ impl VolumeRecord {
     }
 
     /// Whether the cloud may have a mark of a mount that no longer exists.
-    #[must_use]
     pub fn may_lose_mark(&self) -> bool {
         self.mark.may_exist() && self.mounts.staged.is_none()
     }
 
     /// Whether the cloud must still be asked to set the mark, or whether it still has it. `now` is in milliseconds since
     /// the boot.
-    #[must_use]
     pub fn owes_mark(&self, now: u64) -> bool {
         if self.mounts.staged.is_none() || self.mark.notes_forbidden.is_some() {
             return false;
@@ -130,7 +127,6 @@ impl VolumeRecord {
 
     /// Whether the timer should have handled the volume long ago: kubelet released a directory in use, or unmounted the
     /// volume and left it attached.
-    #[must_use]
     pub fn waits_for_timer(&self, now: &Uptime) -> bool {
         const LONG: Duration = Duration::from_secs(120);
         let is_old = |at: &Uptime, least| now.since(at).is_some_and(|gap| gap >= least);
@@ -152,14 +148,12 @@ impl VolumeRecord {
     }
 
     /// Whether the volume was mounted since this boot, so that mounts may remain on a disk that it had.
-    #[must_use]
     pub fn was_mounted_since(&self, boot: &str) -> bool {
         let last = self.mounts.mounted_as().map(|staged| &staged.disk);
         self.disk.former.iter().chain(last).any(|disk| disk.boot == boot)
     }
 
     /// The state of the journal at the last mount through this map, even if its call was killed.
-    #[must_use]
     pub fn journal_through(&self, map: &DiskMoment) -> Option<JournalMark> {
         let told = self.mounts.mounted_as().filter(|staged| staged.disk.is_of(map));
         let intended = || self.shield.map_intent.as_ref().filter(|intent| intent.map.is_of(map));

@@ -11,7 +11,6 @@ pub struct Secret(Zeroizing<String>);
 
 impl Secret {
     /// The text itself, for the place that sends it, and for the one that takes it out of texts.
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }

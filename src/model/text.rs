@@ -7,7 +7,6 @@ use std::borrow::Cow;
 const LONGEST: usize = 300;
 
 /// The text, if it looks like a name or a path; arguments that were mixed up may hold secrets.
-#[must_use]
 pub fn shown(text: &str) -> &str {
     let is_plain =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '~' | ':');
@@ -21,19 +20,16 @@ pub fn shown(text: &str) -> &str {
 }
 
 /// `1 mount`, `2 mounts`.
-#[must_use]
 pub fn several(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
 /// The text without its numbers: of two that say the same of other processes, sectors or spans, it is one.
-#[must_use]
 pub fn without_digits(text: &str) -> String {
     text.chars().filter(|sign| !sign.is_ascii_digit()).collect()
 }
 
 /// Whether the text has the word, and not only as a part of a longer one.
-#[must_use]
 pub fn has_word(text: &str, word: &str, is_part: impl Fn(char) -> bool) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + word.len()..]);
@@ -43,7 +39,6 @@ pub fn has_word(text: &str, word: &str, is_part: impl Fn(char) -> bool) -> bool 
 
 /// Whether a terminal obeys the sign, turns the line by it, or shows nothing for it: controls,
 /// newlines, marks of direction, signs without a width, and all that has no picture.
-#[must_use]
 pub fn is_hidden(sign: char) -> bool {
     // Letters by their kind, but blank: fillers of Hangul, and the empty Braille pattern.
     const BLANK: [char; 5] = ['\u{115f}', '\u{1160}', '\u{3164}', '\u{ffa0}', '\u{2800}'];
@@ -53,7 +48,6 @@ pub fn is_hidden(sign: char) -> bool {
 /// The text as it may be shown to a person, in one line: what is hidden is written by its number,
 /// as Rust writes it. Tenants, processes and clouds name things as they like. This is the one rule
 /// for messages, tables and stories.
-#[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
@@ -70,14 +64,12 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 }
 
 /// The text as it may stand in a part of an address (RFC 3986).
-#[must_use]
 pub fn percent_encoded(text: &str) -> String {
     const SIGNS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
     utf8_percent_encode(text, SIGNS).to_string()
 }
 
 /// The text as it may stand between tags of HTML, and in quotes there.
-#[must_use]
 pub fn html_escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(['&', '<', '>', '"', '\'']) {
         return Cow::Borrowed(text);
@@ -98,7 +90,6 @@ pub fn html_escaped(text: &str) -> Cow<'_, str> {
 
 /// The text in at most so many bytes. What is too much is left out of its middle: messages begin with
 /// what happened, and end with what ends it.
-#[must_use]
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     const GAP: &str = " … ";
     if text.len() <= most {
@@ -113,7 +104,6 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
 
 /// The sentence as a volume's record keeps it: it names what tenants have named as they like, and as many of them
 /// as they made.
-#[must_use]
 pub fn kept(sentence: &str) -> String {
     const LONGEST_KEPT: usize = 4 << 10;
     shortened(sentence, LONGEST_KEPT).into_owned()

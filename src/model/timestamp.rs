@@ -12,7 +12,6 @@ pub type Millis = u64;
 const DAY: u64 = 86_400_000;
 
 /// `2026-11-21T03:50:23.5Z`, `2026-11-21 03:50`, `2026-11-21`: always UTC.
-#[must_use]
 pub fn parse(text: &str) -> Option<Millis> {
     let (date, time) = match text.split_once(['T', ' ']) {
         Some((date, time)) => (date, time.trim_end_matches('Z')),
@@ -46,27 +45,23 @@ fn number<T: FromStr>(text: &str, digits: usize) -> Option<T> {
 }
 
 /// The day of a moment; the last one of the year 9999 for what is later.
-#[must_use]
 pub fn day(at: Millis) -> String {
     let days = i64::try_from(at / DAY).unwrap_or(i64::MAX);
     UtcDateTime::UNIX_EPOCH.date().saturating_add(time::Duration::days(days)).to_string()
 }
 
 /// The time of day of a moment, to the millisecond.
-#[must_use]
 pub fn clock(at: Millis) -> String {
     let (seconds, millis) = (at % DAY / 1000, at % 1000);
     format!("{:02}:{:02}:{:02}.{millis:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 /// A whole moment.
-#[must_use]
 pub fn text(at: Millis) -> String {
     format!("{}T{}Z", day(at), clock(at))
 }
 
 /// `38 ms`, `1.2 s`, `3 min`, `5 h`, `2 d`: as exact as a person needs.
-#[must_use]
 pub fn duration(millis: Millis) -> String {
     const SECOND: u64 = 1000;
     const MINUTE: u64 = 60 * SECOND;
@@ -83,7 +78,6 @@ pub fn duration(millis: Millis) -> String {
 
 /// A moment in the past, in UTC: `90s`, `30m`, `2h ago`, `3d`, `today`, `yesterday`, `last night` (from 18:00
 /// of the day before), a time of day such as `10:30` (the last that was), or a moment that is written out.
-#[must_use]
 pub fn since(text: &str, now: Millis) -> Option<Millis> {
     const EVENING: u64 = 18 * 3_600_000;
     let midnight = now - now % DAY;
@@ -125,13 +119,11 @@ fn span(text: &str) -> Option<Millis> {
 
 /// A moment as a cloud writes it (RFC 3339, or seconds behind an `@`), for people: `2026-11-21 10:19:28 UTC,
 /// 3 min ago`. What is no moment stays as it is.
-#[must_use]
 pub fn told(written: &str, now: Millis) -> String {
     with_age(written, Some(now))
 }
 
 /// What the cloud has written of a moment, in one format.
-#[must_use]
 pub fn written(written: &str) -> String {
     with_age(written, None)
 }
@@ -160,7 +152,6 @@ pub struct Uptime {
 
 impl Uptime {
     /// The time since an earlier moment; nothing if that is of another start, or not earlier.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Option<Duration> {
         let is_comparable = !self.boot.is_empty() && self.boot == earlier.boot;
         let seconds = self.seconds.checked_sub(earlier.seconds).filter(|_| is_comparable);

@@ -9,32 +9,27 @@ pub struct Zone(pub fn(Millis) -> i64);
 
 impl Zone {
     /// The time of day there, with milliseconds.
-    #[must_use]
     pub fn clock(self, at: Millis) -> String {
         timestamp::clock(self.shown(at))
     }
 
     /// The moment for `timestamp::day` and `timestamp::clock`, which then show local time.
-    #[must_use]
     pub fn shown(self, at: Millis) -> Millis {
         at.saturating_add_signed((self.0)(at).saturating_mul(1000))
     }
 
     /// `UTC`, `UTC+01:00`, `UTC-03:30`.
-    #[must_use]
     pub fn name(self, at: Millis) -> String {
         let ahead = (self.0)(at);
         if ahead == 0 { "UTC".to_owned() } else { format!("UTC{}", offset(ahead)) }
     }
 
     /// A whole moment with its offset.
-    #[must_use]
     pub fn text(self, at: Millis) -> String {
         self.in_text(&timestamp::text(at)).into_owned()
     }
 
     /// A text whose moments in UTC (`2026-11-21T03:50:23.500Z`, `2026-11-21 03:50:23 UTC`) are in local time.
-    #[must_use]
     pub fn in_text(self, text: &str) -> Cow<'_, str> {
         let mut shown = String::new();
         let mut rest = text;
@@ -56,7 +51,6 @@ impl Zone {
     }
 
     /// As `timestamp::since`, of local time where the text names no zone.
-    #[must_use]
     pub fn since(self, text: &str, now: Millis) -> Option<Millis> {
         let text = text.trim();
         if let Some(text) = text.strip_suffix("UTC").or_else(|| text.strip_suffix('Z')) {
@@ -72,7 +66,6 @@ impl Zone {
     }
 
     /// The moment of a time that was read as UTC, and is local.
-    #[must_use]
     pub fn moment(self, local: Millis) -> Option<Millis> {
         // The offset of that moment: the clock may have been changed since.
         let ahead = (self.0)(local.saturating_add_signed(-(self.0)(local) * 1000));
@@ -81,7 +74,6 @@ impl Zone {
 }
 
 /// The variable `TZ` for a zone so many seconds ahead of UTC, for a shell. POSIX has the sign the other way round.
-#[must_use]
 pub fn variable(ahead: i64) -> String {
     if ahead == 0 {
         return "UTC".to_owned();

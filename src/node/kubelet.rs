@@ -86,7 +86,6 @@ impl fmt::Display for Kubelet {
 impl Kubelet {
     /// Why its plugin folder is not known for certain: its configuration may name one, and cannot be
     /// read.
-    #[must_use]
     pub fn doubt(&self) -> Option<(&Path, &str)> {
         match &self.config {
             Some((path, Some(why))) if self.plugin_dir_from != PluginDirSource::Flag => {
@@ -225,7 +224,6 @@ pub(super) fn shares(proc: &Path, pid: u32, namespace: &str) -> Option<bool> {
 
 /// Of several the one that works in the configured root directory. Where none does, or none is configured, the
 /// one whose mounts are ours: others may be those of clusters in containers. Else the first.
-#[must_use]
 pub fn ours<'a>(all: &'a [Kubelet], root: Option<&Path>) -> Option<&'a Kubelet> {
     let shares = |kubelet: &&Kubelet| kubelet.shares_our_mounts == Some(true);
     let has_root = |kubelet: &&Kubelet| root == Some(kubelet.root_dir.as_path());
@@ -246,7 +244,6 @@ pub struct ConfiguredKubelet<'a> {
 impl ConfiguredKubelet<'_> {
     /// The node's name in Kubernetes. `None` if kubelet uses the host name, no kubelet is running, or several disagree.
     /// The kubelet that called this driver is found without a scan of all processes.
-    #[must_use]
     pub fn node_name(&self, caller: Option<u32>) -> Option<(NodeName, &'static str)> {
         let its_own = caller.filter(|pid| is_kubelet(&process::folder(&self.proc, *pid)));
         let all = match its_own.and_then(|pid| look(&self.proc, pid)) {
@@ -323,7 +320,6 @@ fn age(process: &Path) -> Option<Duration> {
 
 /// Those that work in the machine whose root is mounted there: their root folder is the one that is seen
 /// below it. Beside them may run kubelets of clusters in containers.
-#[must_use]
 pub fn working_below<'a>(all: &'a [Kubelet], proc: &Path, root: &Path) -> Vec<&'a Kubelet> {
     let is_there = |kubelet: &&Kubelet| {
         let place = |path: PathBuf| files::place(&path);
@@ -371,7 +367,6 @@ fn is_named(process: &Path) -> bool {
 }
 
 /// Whether a process, by its open folder, is still that kubelet: its number may be another's by now.
-#[must_use]
 pub fn is_still(kubelet: &Kubelet, proc: &Path, process: &Path) -> bool {
     let again = || look_at(process, kubelet.pid, proc);
     is_kubelet(process) && again().as_ref() == Some(kubelet)

@@ -36,7 +36,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 impl System {
     /// Whether a unit runs, as systemd says; nothing if it does not say, or if this is the folder of
     /// another machine.
-    #[must_use]
     pub fn has_active_unit(&self, unit: &str) -> Option<bool> {
         if self.root != Path::new("/") {
             return None;
@@ -51,39 +50,33 @@ impl System {
     }
 
     /// The kubelets of this machine.
-    #[must_use]
     pub fn kubelets(&self) -> Vec<Kubelet> {
         kubelet::running(&self.proc)
     }
 
     /// The name of a kubelet's node, and what says so, where it is not the host's name anyway.
-    #[must_use]
     pub fn node_name_of(&self, kubelet: &Kubelet) -> Option<(NodeName, &'static str)> {
         kubelet::node_name(&self.proc, kubelet)
     }
 
     /// The version of a kubelet, where it can be asked.
-    #[must_use]
     pub fn version_of(&self, kubelet: &Kubelet) -> Option<(u32, u32)> {
         kubelet::version(&self.proc, kubelet)
     }
 
     /// Whether the kernel gives up when a process waits for very long.
-    #[must_use]
     pub fn panics_at_hung_tasks(&self) -> bool {
         let text = fs::read_to_string(self.proc.join("sys/kernel/hung_task_panic"));
         text.is_ok_and(|text| !matches!(text.trim(), "" | "0"))
     }
 
     /// Whether a file of the machine has these words in a line that is no comment.
-    #[must_use]
     pub fn tells(&self, path: &str, words: &str) -> bool {
         lines(&self.path(path)).iter().any(|line| line.contains(words))
     }
 
     /// What a program's configuration says of a setting, as `name value` or `name = value`: the last line counts, and
     /// the files of the folder come after the file.
-    #[must_use]
     pub fn last_setting(&self, name: &str, file: &str, folder: Option<&str>) -> Option<String> {
         let mut paths = vec![self.path(file)];
         let entries = folder.and_then(|folder| fs::read_dir(self.path(folder)).ok());
@@ -101,19 +94,16 @@ impl System {
     }
 
     /// A path of the machine, where it is.
-    #[must_use]
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
     /// Whether there is such a path.
-    #[must_use]
     pub fn has(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
     /// The first file in one of these folders whose name passes, and that holds the text.
-    #[must_use]
     pub fn file_in(
         &self,
         folders: &[&str],
@@ -166,13 +156,11 @@ pub fn broken_plugins(folder: &Path) -> Result<Vec<String>> {
 }
 
 /// Whether this is a file that can be executed.
-#[must_use]
 pub fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Whether a file is the program that runs now; nothing if that cannot be told.
-#[must_use]
 pub fn is_this_program(driver: &Path) -> Option<bool> {
     // By the kernel's own link: below another root the path of this program leads nowhere.
     let this = Path::new("/proc/self/exe");
@@ -217,13 +205,11 @@ pub fn room_at(path: &Path) -> Result<Room> {
 }
 
 /// Whether a program of the system is where programs are looked for.
-#[must_use]
 pub fn has_program(name: &str) -> bool {
     tool::locate(name).is_ok()
 }
 
 /// The kernel's release, such as `6.1.0-18-amd64`.
-#[must_use]
 pub fn kernel_release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }

@@ -10,7 +10,6 @@ use crate::model::error::Result;
 use nix::sys::stat::{Mode, umask};
 
 /// Does what the words say on the machine that `enter` enters; answers the exit status.
-#[must_use]
 pub fn run(words: &[String], console: Console, enter: impl FnOnce() -> Result<()>) -> u8 {
     match perform(words, console, enter) {
         Ok(()) => 0,

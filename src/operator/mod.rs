@@ -54,7 +54,6 @@ pub enum RunsIn {
 }
 
 /// Which process runs a verb.
-#[must_use]
 pub fn runs_in(verb: &Verb) -> RunsIn {
     match verb {
         Verb::Node { .. }
@@ -76,7 +75,6 @@ pub fn runs_in(verb: &Verb) -> RunsIn {
 
 /// What is said of a verb that came to nothing: a monitor takes each error for a volume that is harmed,
 /// unless it gets its line and the status that say that nothing was seen.
-#[must_use]
 pub fn failing(verb: &Verb) -> Failing {
     if is_check(verb) {
         return Failing {

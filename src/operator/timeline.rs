@@ -98,7 +98,6 @@ impl Names {
     }
 
     /// The names of pods by their UIDs.
-    #[must_use]
     pub fn pods(&self) -> BTreeMap<String, String> {
         self.pods.clone().into_iter().collect()
     }
@@ -110,7 +109,6 @@ impl Names {
     }
 
     /// The id behind a name, or the text itself.
-    #[must_use]
     pub fn id_of(&self, text: &str) -> String {
         self.by_name.get(text).cloned().unwrap_or_else(|| text.to_owned())
     }
@@ -135,7 +133,6 @@ struct Call {
 }
 
 /// Tells the story of all these lines, in the order of time.
-#[must_use]
 pub fn tell(lines: Vec<LogLine>, names: &mut Names) -> Vec<Entry> {
     let mut order: Vec<String> = Vec::new();
     let mut calls: HashMap<String, Call> = HashMap::new();

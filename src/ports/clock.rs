@@ -5,28 +5,24 @@ use crate::model::timestamp::Millis;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The current time, in milliseconds since 1970.
-#[must_use]
 pub fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The current time, in seconds since 1970.
-#[must_use]
 pub fn seconds() -> u64 {
     now() / 1000
 }
 
 /// This moment by the clock that all processes of one boot share, that goes on while the machine sleeps,
 /// and that cannot be set.
-#[must_use]
 pub fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::try_from(now).unwrap_or_default()
 }
 
 /// The time since boot without the time that the machine slept, as the kernel's log counts it.
-#[must_use]
 pub fn since_boot_awake() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::try_from(now).unwrap_or_default()
@@ -41,31 +37,26 @@ pub struct Deadline {
 
 impl Deadline {
     /// The deadline of a call that begins now.
-    #[must_use]
     pub fn after(total: Duration) -> Self {
         Self { end: Instant::now() + total, total }
     }
 
     /// The time that is left; zero when it is over.
-    #[must_use]
     pub fn remaining(self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
 
     /// Whether the time is over.
-    #[must_use]
     pub fn over(self) -> bool {
         self.remaining().is_zero()
     }
 
     /// The whole time that the call was given.
-    #[must_use]
     pub fn total(self) -> Duration {
         self.total
     }
 
     /// The time that has gone since it began.
-    #[must_use]
     pub fn spent(self) -> Duration {
         self.total.saturating_sub(self.remaining())
     }
@@ -78,7 +69,6 @@ impl Deadline {
     }
 
     /// Sleeps for `step`, or for what is left if that is less; says whether time is left then.
-    #[must_use]
     pub fn pause(self, step: Duration) -> bool {
         let nap = step.min(self.remaining());
         if !nap.is_zero() {
@@ -89,13 +79,11 @@ impl Deadline {
 }
 
 /// A pause that differs from call to call.
-#[must_use]
 pub fn jittered(pause: Duration) -> Duration {
     pauses::jittered(pause, share())
 }
 
 /// A number from 0 to 1 that differs from call to call.
-#[must_use]
 pub fn share() -> f64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     f64::from(now.subsec_nanos() % 1000) / 1000.0

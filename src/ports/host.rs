@@ -40,7 +40,6 @@ pub struct Held {
 
 impl Held {
     /// Holds the disk behind an open node.
-    #[must_use]
     pub fn new(node: File) -> Self {
         Self { _node: node }
     }
@@ -63,12 +62,10 @@ pub struct Proven<'a> {
 }
 
 impl<'a> Proven<'a> {
-    #[must_use]
     pub const fn volume(&self) -> &'a VolumeId {
         self.volume
     }
 
-    #[must_use]
     pub const fn device(&self) -> &'a Device {
         self.device
     }
@@ -161,7 +158,6 @@ pub enum AboveDisk<'a> {
 }
 
 impl<'a> AboveDisk<'a> {
-    #[must_use]
     pub const fn map_above(&self) -> Option<&'a Device> {
         match self {
             Self::Nothing => None,

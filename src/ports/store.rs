@@ -103,7 +103,6 @@ pub struct StuckProcess {
 }
 
 /// What ends a process that hangs on a volume's disk.
-#[must_use]
 pub fn what_ends_it() -> Advice {
     advise(
         "it was killed and ends when what it waits for comes back (the kernel's log has the reason); `{}` gives the disk up",

@@ -43,7 +43,6 @@ impl<'a> LocalCloud<'a> {
     }
 
     /// The folder's files.
-    #[must_use]
     pub fn shelf(&self) -> &Shelf {
         &self.shelf
     }

@@ -50,7 +50,6 @@ pub struct VolumeFile {
 
 impl VolumeFile {
     /// A new volume, attached nowhere.
-    #[must_use]
     pub fn new(id: VolumeId, size: u64, name: Option<String>) -> Self {
         Self {
             format: 1,
@@ -65,7 +64,6 @@ impl VolumeFile {
     }
 
     /// How far it has come.
-    #[must_use]
     pub fn life(&self) -> Option<Life> {
         self.life.as_deref().map(Life::read)
     }
@@ -79,25 +77,21 @@ pub struct Shelf {
 
 impl Shelf {
     /// The shelf in this folder, by its real path: sysfs shows images by theirs.
-    #[must_use]
     pub fn at(dir: &Path) -> Self {
         let _using = worker::uses(dir);
         Self { dir: fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf()) }
     }
 
-    #[must_use]
     pub fn image(&self, id: &VolumeId) -> PathBuf {
         self.dir.join("volumes").join(format!("{id}.img"))
     }
 
     /// The copy that takes the image's name when a disk is pulled.
-    #[must_use]
     pub fn copy(&self, id: &VolumeId) -> PathBuf {
         self.dir.join("volumes").join(format!("{id}.img.copy"))
     }
 
     /// The link to a volume's disk.
-    #[must_use]
     pub fn link(&self, id: &VolumeId) -> PathBuf {
         self.dir.join("by-id").join(id.link_name())
     }
@@ -224,7 +218,6 @@ impl Shelf {
 }
 
 /// The time as the cloud's records show it: seconds since 1970.
-#[must_use]
 pub fn now() -> String {
     format!("@{}", seconds())
 }

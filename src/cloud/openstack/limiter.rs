@@ -50,7 +50,6 @@ pub struct Leave {
 
 impl Leave {
     /// When it was given: what is heard of the request says how the service does since then.
-    #[must_use]
     pub fn sent(&self) -> f64 {
         self.sent
     }
@@ -58,7 +57,6 @@ impl Leave {
 
 impl Limiter {
     /// The limiter whose state is in this folder.
-    #[must_use]
     pub fn in_folder(folder: &Path, limits: Limits) -> Self {
         let (folder, call) = (folder.to_path_buf(), number_of_call());
         Self { folder, limits, call, has_asked: Cell::new(false) }
@@ -164,7 +162,6 @@ impl Limiter {
     }
 
     /// Whether the cloud sent nothing away lately, and no service is left alone.
-    #[must_use]
     pub fn cloud_is_well(&self) -> bool {
         self.change(|gate, _| gate.is_well()).unwrap_or(true)
     }

@@ -83,7 +83,6 @@ pub struct OwnNode {
 
 impl OpenStack {
     /// The cloud behind this access. A region that the call itself names is the only one looked at.
-    #[must_use]
     pub fn new(access: Access, run_dir: &Path, node: OwnNode, region: Option<&str>) -> Self {
         let access = match region {
             Some(region) => Access { region: Some(region.to_owned()), ..access },

@@ -77,7 +77,6 @@ fn ids(texts: impl IntoIterator<Item = String>) -> Vec<ServerId> {
 }
 
 /// The ids that a text of the firmware may mean.
-#[must_use]
 pub fn ids_in_firmware(text: &str) -> Vec<ServerId> {
     // Kernels before 4.15 show capitals, and firmware and kernel do not always agree on the byte
     // order of the first three fields.

@@ -4,7 +4,6 @@ use crate::model::cloud::attachment_state::{VolumePhase, VolumeStatus};
 use crate::ports::cloud::{ServerState, Trouble};
 
 /// The status of a volume. One that is not known counts as work, which is waited for.
-#[must_use]
 pub fn volume_status(word: &str) -> VolumeStatus {
     let phase = match word {
         "available" => VolumePhase::Available,

@@ -32,7 +32,6 @@ pub struct TakenDown {
 
 /// Takes down every volume for which kubelet will not call again: what it let go of and forgot, and what it
 /// left attached. While no kubelet runs, the next one may still call.
-#[must_use]
 pub fn end_unasked(cx: &Context<'_>) -> Vec<TakenDown> {
     let Some(kubelet) = cx.host.kubelets.running_kubelet() else { return Vec::new() };
     let kubelet_attaches = kubelet.attacher == Attacher::Kubelet;

@@ -332,7 +332,6 @@ fn leaves_marks(cx: &Context<'_>) -> bool {
 }
 
 /// Why this machine leaves no marks in the cloud, if it does not.
-#[must_use]
 pub fn why_no_marks(cx: &Context<'_>) -> Option<&'static str> {
     if !cx.policy.guard.is_on() {
         return Some("guard.mode is off");
@@ -374,7 +373,6 @@ pub(crate) fn noted(cx: &Context<'_>, id: &VolumeId, told: Result<()>) -> Result
 
 /// This moment by the clock that is never set: a step of the other one would make a mark young for ever, or
 /// old at once.
-#[must_use]
 pub fn millis_since_boot() -> u64 {
     u64::try_from(since_boot().as_millis()).unwrap_or(u64::MAX)
 }

@@ -83,26 +83,22 @@ impl Healed {
         Self { left, progress: HealProgress::Waiting, ..Self::default() }
     }
 
-    #[must_use]
     pub fn is_waiting(&self) -> bool {
         matches!(self.progress, HealProgress::Waiting | HealProgress::StillWaiting)
     }
 
     /// How many mounts stand on the new disk now.
-    #[must_use]
     pub fn switched(&self) -> usize {
         let all = self.places.iter().flat_map(|(_, done)| done);
         all.filter(|one| one.outcome.is_replaced()).count()
     }
 
     /// Whether any mount stands on the new disk now that did not before.
-    #[must_use]
     pub fn has_switched(&self) -> bool {
         self.switched() > 0
     }
 
     /// How much stays on the dead disk: mounts that could not be replaced, and what else is told.
-    #[must_use]
     pub fn still_there(&self) -> usize {
         let all = self.places.iter().flat_map(|(_, done)| done);
         let skipped = all.filter(|one| matches!(one.outcome, ReplacementOutcome::Skipped(_)));

@@ -27,7 +27,6 @@ pub struct Released {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Everything on this machine that stops to work when the volume goes, in words.
-#[must_use]
 pub fn what_would_break(cx: &Context<'_>, id: &VolumeId) -> Vec<String> {
     let snapshot = Snapshot::of(cx, Some(id));
     let mut all: Vec<String> = snapshot
@@ -56,13 +55,11 @@ pub fn what_would_break(cx: &Context<'_>, id: &VolumeId) -> Vec<String> {
 
 /// Whether what has the volume open would wait for its disk, were that detached by force; where it cannot be told,
 /// it would fail.
-#[must_use]
 pub fn would_wait(cx: &Context<'_>, id: &VolumeId) -> bool {
     shield::would_wait(cx, id).unwrap_or(false)
 }
 
 /// Whether it waits now.
-#[must_use]
 pub fn waits(cx: &Context<'_>, id: &VolumeId) -> bool {
     shield::waited_for(cx, id).is_ok_and(|map| map.is_some())
 }

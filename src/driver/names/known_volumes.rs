@@ -18,7 +18,6 @@ use std::time::Duration;
 
 /// Those that this machine knows; the cloud is not asked. Disks are looked at where a device was
 /// typed.
-#[must_use]
 pub fn here(cx: &Context<'_>, typed: TypedName<'_>) -> Vec<KnownVolume> {
     let mut known = Collected::default();
     let boot = cx.host.environment.boot_id();
@@ -64,7 +63,6 @@ pub fn here(cx: &Context<'_>, typed: TypedName<'_>) -> Vec<KnownVolume> {
 
 /// Adds what the cloud knows of this machine's server and of the typed name. Also answers why the cloud
 /// did not reply, if it did not.
-#[must_use]
 pub fn everywhere(
     cx: &Context<'_>,
     typed: TypedName<'_>,

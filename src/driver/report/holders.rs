@@ -24,7 +24,6 @@ pub struct Holders {
 
 /// Every process and part of the kernel that uses the volume, on its disk or on those that it
 /// had before.
-#[must_use]
 pub fn holders(cx: &Context<'_>, facts: &VolumeFacts) -> Answer<Holders> {
     let mut numbers: BTreeSet<DeviceNumber> =
         facts.mounts.iter().map(|mount| mount.number).collect();
@@ -59,7 +58,6 @@ pub fn holders(cx: &Context<'_>, facts: &VolumeFacts) -> Answer<Holders> {
 /// What the metrics show of this machine. Other namespaces are looked at only for disks of the
 /// past that are gone: that is dear. One without a mount `before` has none now, for
 /// a dead disk can only be mounted from a mount of it.
-#[must_use]
 pub fn gauges(cx: &Context<'_>, before: &Gauges) -> Option<Gauges> {
     let records = cx.store.records.list().ok()?;
     let boot = cx.host.environment.boot_id();

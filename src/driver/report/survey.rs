@@ -64,7 +64,6 @@ struct CloudLook {
 }
 
 /// Looks at every volume of this machine, and at these ones wherever they are.
-#[must_use]
 pub fn survey(cx: &Context<'_>, also: &[VolumeId]) -> Survey {
     let _moment = cx.host.devices.one_moment();
     survey_with(cx, look_at_cloud(cx), also)
@@ -82,14 +81,12 @@ pub fn count_healths(cx: &Context<'_>) {
 }
 
 /// How the volume is on this machine now; the cloud is not asked.
-#[must_use]
 pub fn verdict_here(cx: &Context<'_>, id: &VolumeId) -> Option<Verdict> {
     let volumes = without_cloud(cx, std::slice::from_ref(id));
     volumes.iter().find(|facts| facts.id.as_ref() == Some(id)).map(health::judge)
 }
 
 /// The volume's verdict after a heal. Mounts of a lost disk count only if a second look still finds them.
-#[must_use]
 pub fn verdict_after_heal(cx: &Context<'_>, id: &VolumeId) -> Option<Verdict> {
     let now = verdict_here(cx, id)?;
     let is_off = matches!(now.health, Health::Stale | Health::Dead | Health::HalfHealed);

@@ -20,7 +20,6 @@ pub const WORD: &str = "--read-processes";
 const DONE: &[u8] = b"d";
 
 /// Answers batch after batch, until the parent closes its end; answers the exit status.
-#[must_use]
 pub fn serve(arguments: &[std::ffi::OsString]) -> u8 {
     let [proc, trusted] = arguments else { return 2 };
     let Some(trusted) = trusted.to_str().and_then(|text| text.parse().ok()) else { return 2 };

@@ -34,7 +34,6 @@ impl Budget {
     pub const USUAL: Self = Self { system: Duration::from_secs(20), users: Duration::from_secs(1) };
 
     /// The budget of a call that must end within this time.
-    #[must_use]
     pub fn within(time: Duration) -> Self {
         Self { system: Self::USUAL.system.min(time / 2), users: Self::USUAL.users.min(time / 4) }
     }

@@ -3,7 +3,6 @@
 use super::{events, sysfs};
 
 /// Whether an event is about a disk.
-#[must_use]
 pub fn event(bytes: &[u8]) -> bool {
     events::is_about_disks(bytes)
 }

@@ -51,7 +51,6 @@ impl Default for SysfsDevices {
 }
 
 /// Why an open disk may be a volume of the cloud, or lie on one; nothing if it is certainly none.
-#[must_use]
 pub fn may_be_a_volume(disk: &fs::File) -> Option<String> {
     let number = match disk.metadata() {
         Ok(metadata) if metadata.file_type().is_block_device() => {
@@ -69,7 +68,6 @@ pub fn may_be_a_volume(disk: &fs::File) -> Option<String> {
 
 impl SysfsDevices {
     /// Devices below other roots than `/sys` and `/dev/disk/by-id`, for tests.
-    #[must_use]
     pub fn at(sysfs: PathBuf, by_id: PathBuf) -> Self {
         Self { sysfs: Sysfs::at(sysfs), by_id, transports: Transports::default() }
     }

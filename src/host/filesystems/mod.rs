@@ -33,7 +33,6 @@ pub struct KernelFileSystems {
 
 impl KernelFileSystems {
     /// With what lives until the machine's next boot below this folder.
-    #[must_use]
     pub fn below(run: &Path) -> Self {
         Self { checks: Checks::below(run) }
     }

@@ -44,7 +44,6 @@ pub struct KernelRemounts {
 
 impl KernelRemounts {
     /// By this method, whatever the kernel has.
-    #[must_use]
     pub fn by(method: Method) -> Self {
         Self { method: Some(method) }
     }

@@ -27,7 +27,6 @@ pub(super) fn columns_of_stdout() -> Option<usize> {
 }
 
 /// How many columns the terminal has on which what is printed is seen; nothing where it is none.
-#[must_use]
 pub fn columns() -> Option<usize> {
     match IS_TERMINAL.get() {
         // A worker has no terminal: the waiting process tells it, again and again.
@@ -37,13 +36,11 @@ pub fn columns() -> Option<usize> {
 }
 
 /// Who called this program: for a worker that is not its parent.
-#[must_use]
 pub fn caller() -> Pid {
     CALLER.get().copied().unwrap_or_else(getppid)
 }
 
 /// Whether what is printed is seen by a person.
-#[must_use]
 pub fn is_seen() -> bool {
     IS_TERMINAL.get().copied().unwrap_or_else(|| std::io::stdout().is_terminal())
 }

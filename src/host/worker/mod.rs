@@ -31,13 +31,11 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The process that waits for this worker, if this is one.
-#[must_use]
 pub fn waiting_process() -> Option<u32> {
     messages::is_open().then(|| u32::try_from(getppid().as_raw()).unwrap_or(0))
 }
 
 /// What this worker does until the guard is dropped: for people, should it hang.
-#[must_use]
 pub fn doing(what: &std::fmt::Arguments<'_>) -> Doing {
     activity::board().own.write(&what.to_string());
     Doing { _private: () }
@@ -57,7 +55,6 @@ impl Drop for Doing {
 
 /// The file of the driver's own (a setting, a record, the log) that is used until the guard is
 /// dropped: should that hang, its disk is meant, and not the volume's.
-#[must_use]
 pub fn uses(file: &Path) -> Using {
     activity::board().file.write(&file.to_string_lossy());
     Using { _private: () }
@@ -77,7 +74,6 @@ impl Drop for Using {
 
 /// The service or the lock that is waited for until the guard is dropped, and how long at most: for a
 /// person who waits as well.
-#[must_use]
 pub fn waits_for(what: &std::fmt::Arguments<'_>, at_most: Duration) -> Waiting {
     activity::board().wait.write(&format!("{} {what}", at_most.as_millis().div_ceil(1000)));
     Waiting { _private: () }
@@ -118,7 +114,6 @@ pub struct Child {
 }
 
 /// Writes down what a child will do that is about to be made.
-#[must_use]
 pub fn child(what: &str) -> Child {
     let slot = activity::board().reserve();
     if let Some(slot) = slot {
@@ -130,7 +125,6 @@ pub fn child(what: &str) -> Child {
 impl Child {
     /// In the child, before its work; false if its parent does not wait for it any more, and it must end. It
     /// makes only system calls.
-    #[must_use]
     pub fn begins(&self) -> bool {
         if let Some(slot) = self.slot {
             slot.belongs_to(getpid().as_raw());
@@ -174,13 +168,11 @@ pub fn holds(lock: &File, path: &Path, is_volumes: bool) {
 }
 
 /// What this process prints: for a worker that is what the waiting process prints.
-#[must_use]
 pub fn out() -> Out {
     Out { kind: b'o' }
 }
 
 /// The same for complaints.
-#[must_use]
 pub fn complaints() -> Out {
     Out { kind: b'e' }
 }

@@ -101,7 +101,6 @@ pub struct HeldSignals(SigSet);
 
 /// Holds the signals that would end this process: the first thing that it does, for a call answers
 /// whenever it is told to end.
-#[must_use]
 pub fn hold_signals() -> HeldSignals {
     let (mut held, mut before) = (SigSet::empty(), SigSet::empty());
     held.extend(THAT_END);
@@ -123,7 +122,6 @@ impl Signals {
         as_result(SignalFd::with_flags(&watched, flags)).map(Self)
     }
 
-    #[must_use]
     pub fn came(&mut self) -> Option<Signal> {
         let info = self.0.read_signal().ok()??;
         i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok())
@@ -217,7 +215,6 @@ impl Worker {
     }
 
     /// Whom it waits for, for how long it has, and for how long it will at most, in seconds.
-    #[must_use]
     pub fn waits_for(&self) -> Option<(String, u64, u64)> {
         let entry = self.board.wait.read();
         let (at_most, whom) = entry.text.split_once(' ')?;
@@ -226,7 +223,6 @@ impl Worker {
     }
 
     /// How long no service has answered the worker, if it asked any.
-    #[must_use]
     pub fn silence(&self) -> Option<Duration> {
         self.board.silence()
     }
@@ -237,13 +233,11 @@ impl Worker {
     }
 
     /// How long the work may take in all.
-    #[must_use]
     pub fn total(&self) -> Duration {
         self.total
     }
 
     /// The worker's process.
-    #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
@@ -392,28 +386,24 @@ impl Worker {
     }
 
     /// The processes that it has started and waits for.
-    #[must_use]
     pub fn children(&self) -> Vec<i32> {
         let pids = self.board.children.iter().map(|slot| slot.read().pid);
         pids.filter(|pid| *pid > 0).collect()
     }
 
     /// The volume whose lock it took last.
-    #[must_use]
     pub fn volume(&self) -> Option<String> {
         let last = self.locks.iter().rfind(|lock| lock.is_volumes)?;
         Some(last.path.file_stem()?.to_string_lossy().into_owned())
     }
 
     /// What the worker does now, for people.
-    #[must_use]
     pub fn does(&self) -> Option<String> {
         Some(self.board.own.read().text).filter(|text| !text.is_empty())
     }
 
     /// Ends the worker, unless it has done its work, and what it started. Those that do not end hang in the kernel:
     /// they are returned with what they do.
-    #[must_use]
     pub fn end(&mut self) -> Vec<LeftProcess> {
         let is_done = self.last.is_some();
         if self.status.is_none() && !is_done {

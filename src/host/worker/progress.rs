@@ -21,13 +21,11 @@ pub struct Progress {
 
 impl Progress {
     /// A line on this terminal.
-    #[must_use]
     pub fn on(terminal: Option<File>) -> Self {
         Self { terminal, is_shown: false }
     }
 
     /// When it is to be renewed.
-    #[must_use]
     pub fn next_look(&self) -> Option<Instant> {
         self.terminal.as_ref().map(|_| Instant::now() + EVERY)
     }

@@ -38,7 +38,6 @@ pub struct VolumeStatus {
 
 impl VolumeStatus {
     /// A phase under the cloud's word for it.
-    #[must_use]
     pub fn new(phase: VolumePhase, word: &str) -> Self {
         Self { phase, word: word.to_owned() }
     }
@@ -124,14 +123,12 @@ pub enum AttachmentState {
 
 impl AttachmentState {
     /// Whether it is at rest, and by both accounts not at the server.
-    #[must_use]
     pub fn is_elsewhere(self) -> bool {
         matches!(self, Self::Free | Self::Elsewhere | Self::Shareable)
     }
 }
 
 /// The table. Every phase is answered for.
-#[must_use]
 #[expect(clippy::match_same_arms, reason = "rows stand where they are read, not where they agree")]
 pub fn judge(listing: &Listing, mapping: Mapping) -> AttachmentState {
     use Mapping::{Mapped, NoServer, NotMapped};

@@ -198,7 +198,6 @@ impl Reader<'_> {
 }
 
 /// A boolean as git writes them; a key alone is true.
-#[must_use]
 pub fn boolean(value: Option<&str>) -> Option<bool> {
     match value.map(str::to_ascii_lowercase).as_deref() {
         None | Some("true" | "yes" | "on" | "1") => Some(true),

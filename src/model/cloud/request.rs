@@ -16,7 +16,6 @@ pub struct AttachRequest {
 
 impl AttachRequest {
     /// A request as [`fmt::Display`] writes it.
-    #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let (at, server) = text.split_once(' ')?;
         Some(Self { server: ServerId::parse(server).ok()?, at: at.parse().ok()? })
@@ -24,7 +23,6 @@ impl AttachRequest {
 
     /// How much longer it may come true if the server's host last worked at some moment; nothing when
     /// it cannot any more. A request that has not come true after the longest silence never arrived.
-    #[must_use]
     pub fn open_for(&self, now: u64, work: Work, longest_silence: Duration) -> Option<Duration> {
         let last = match work {
             Work::UnderWay => now,

@@ -106,13 +106,11 @@ pub enum Proof {
 
 impl Identity {
     /// The best proof among the things that a disk shows; nothing if it is another disk.
-    #[must_use]
     pub fn proven_by(&self, shown: &[Shown]) -> Option<Proof> {
         shown.iter().filter_map(|one| self.proof(one)).max()
     }
 
     /// The error that several disks show this identity.
-    #[must_use]
     pub fn shown_by_several(&self, disks: &[Device]) -> Error {
         let names: Vec<_> =
             disks.iter().map(|d| format!("{} ({})", d.kernel_name, d.number)).collect();
@@ -133,7 +131,6 @@ impl Identity {
 
 impl Shown {
     /// Whether a cloud of any kind gives the disk of this volume this mark: its serial, or an image of that name.
-    #[must_use]
     pub fn names(&self, id: &VolumeId) -> bool {
         match self {
             Shown::Serial { text, .. } => serial_proof(id, text).is_some(),
@@ -166,7 +163,6 @@ fn is_id_in_hex(id: &VolumeId, text: &str) -> bool {
 }
 
 /// The names of links in by-id that udev may make for a disk of this volume: hints to look at.
-#[must_use]
 pub fn link_names(id: &VolumeId) -> Vec<String> {
     let (cut, whole) = (id.virtio_serial(), id.as_str());
     let makers = [
@@ -214,25 +210,21 @@ pub struct Connection {
 
 impl Device {
     /// The kernel's own node in `/dev`.
-    #[must_use]
     pub fn kernel_node(&self) -> PathBuf {
         Path::new("/dev").join(&self.kernel_name)
     }
 
     /// Whether a disk that is connected this way may be a volume's.
-    #[must_use]
     pub fn is_allowed(&self) -> bool {
         self.admission() == Admission::Allowed
     }
 
     /// What a disk that is connected this way may be.
-    #[must_use]
     pub fn admission(&self) -> Admission {
         self.connection.as_ref().map_or(Admission::Allowed, |connection| connection.admission)
     }
 
     /// How it is connected, where that is known.
-    #[must_use]
     pub fn transport(&self) -> Option<&Transport> {
         self.connection.as_ref().map(|connection| &connection.transport)
     }
@@ -269,7 +261,6 @@ pub struct UdevEntry {
 
 impl UdevEntry {
     /// An entry for the disk that sysfs proves to be the wanted one; udev also has the wanted serial for these others.
-    #[must_use]
     pub fn new(
         wanted: &Identity,
         is_processed: bool,

@@ -41,7 +41,6 @@ pub enum Meaning {
 }
 
 /// What this error of an exclusive open means.
-#[must_use]
 pub fn meaning_of(errno: Errno) -> Meaning {
     match errno {
         Errno::EBUSY => Meaning::InUse,

@@ -21,7 +21,6 @@ const FS_TYPES: [FsType; 4] = [FsType::Ext3, FsType::Ext4, FsType::Xfs, FsType::
 
 impl FsType {
     /// The name that mount(2) and the orchestrator use.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             FsType::Ext3 => "ext3",
@@ -32,14 +31,12 @@ impl FsType {
     }
 
     /// The type of this name, if we have it.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         FS_TYPES.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Whether a disk with `found` on it serves a wish for `self`: ext3 under ext4 is fine, for
     /// the ext4 driver of the kernel mounts both.
-    #[must_use]
     pub fn accepts(self, found: FsType) -> bool {
         self == found || (self == FsType::Ext4 && found == FsType::Ext3)
     }
@@ -72,7 +69,6 @@ pub struct FileSystem {
 #[cfg(any(test, debug_assertions))]
 impl FileSystem {
     /// A finished ext4 of this many bytes that counts no mounts, and asks for nothing.
-    #[must_use]
     pub fn of_a_test(uuid: &str, size: u64) -> Self {
         Self {
             kind: FsType::Ext4,

@@ -27,7 +27,6 @@ const HAS_DATA: &str = "has data";
 
 impl Life {
     /// Reads what was noted.
-    #[must_use]
     pub fn read(text: &str) -> Self {
         let server = text.strip_prefix(BEGUN).and_then(|server| ServerId::parse(server).ok());
         match (server, text) {
@@ -101,7 +100,6 @@ pub fn may_format(facts: &Facts<'_>, asked: FormatRequester) -> Result<Vec<Objec
 }
 
 /// Everything that speaks against a new file system, what no person overrides first.
-#[must_use]
 pub fn objections(facts: &Facts<'_>) -> Vec<Objection> {
     let (disk, disk_size, is_read_only) = facts.disk;
     let id = facts.volume;
@@ -180,13 +178,11 @@ fn is_of_its_volumes_size(disk: u64, facts: &Facts<'_>) -> bool {
 }
 
 /// How large the disk of a volume of so many bytes is at least.
-#[must_use]
 pub fn least_disk(volume: u64, is_encrypted: bool) -> u64 {
     volume.saturating_sub(if is_encrypted { ENCRYPTION_TAKES } else { 0 })
 }
 
 /// Whether a file system leaves more of its disk unused than a last group that would be too small.
-#[must_use]
 pub fn leaves_room(covered: u64, disk: u64) -> bool {
     const LAST_GROUP: u64 = 8 << 20;
     covered.saturating_add(LAST_GROUP) < disk

@@ -38,13 +38,11 @@ const VIRTIO_BUSES: [&str; 3] = ["virtio-pci", "virtio-mmio", "virtio_ccw"];
 
 impl Transport {
     /// The transport of this name.
-    #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         Self(name.into())
     }
 
     /// The transport that the names in a disk's path in sysfs tell. They are the kernel's.
-    #[must_use]
     pub fn of_path(path: &[&str]) -> Option<Self> {
         let has = |start: &str| path.iter().any(|part| is_numbered(part, start));
         let found = [
@@ -59,7 +57,6 @@ impl Transport {
 
     /// That of a SCSI disk by its host's driver. `mptsas` is the one driver of a SAS controller that
     /// hypervisors emulate.
-    #[must_use]
     pub fn of_scsi(path: &[&str], host: &str) -> Self {
         let has_sas_link = path.iter().any(|part| is_numbered(part, "end_device-"));
         match host {
@@ -72,7 +69,6 @@ impl Transport {
 
     /// That of an `NVMe` disk, by all controllers that lead to it: the kernel joins those that claim
     /// to be of one subsystem, so one over a network makes the whole disk a network's.
-    #[must_use]
     pub fn of_nvme(controllers: &[String]) -> Self {
         let other = controllers.iter().find(|one| *one != "pcie");
         match other.or(controllers.first()) {
@@ -82,7 +78,6 @@ impl Transport {
     }
 
     /// That of a virtio disk, by the driver of the bus that the device is on.
-    #[must_use]
     pub fn of_virtio(bus: &str) -> Self {
         if VIRTIO_BUSES.contains(&bus) {
             Self::named("virtio-blk")
@@ -140,7 +135,6 @@ impl Default for Transports {
 
 impl Transports {
     /// What a disk of this transport may be.
-    #[must_use]
     pub fn admission(&self, transport: &Transport) -> Admission {
         if transport.is_never_allowed() {
             Admission::Never

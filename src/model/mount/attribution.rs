@@ -73,7 +73,6 @@ fn family(fs_type: &str) -> &str {
 
 /// The id that statfs(2) gives for a file system, dead or alive: ext folds its UUID into 64 bits. xfs
 /// gives its disk's number there, which proves nothing.
-#[must_use]
 pub fn id_by_statfs(kind: FsType, uuid: &str) -> Option<u64> {
     if !matches!(kind, FsType::Ext3 | FsType::Ext4) {
         return None;

@@ -46,7 +46,6 @@ pub struct Process {
 
 impl Process {
     /// The user whose process it is, if it is an ordinary user's: of no pod, of no container.
-    #[must_use]
     pub fn ordinary_user(&self) -> Option<u32> {
         let is_contained = self.owner.pod.is_some() || self.owner.container.is_some();
         self.user.filter(|user| *user != 0 && !is_contained)
@@ -186,7 +185,6 @@ pub enum KernelUse {
 
 impl KernelUse {
     /// The command that ends it.
-    #[must_use]
     pub fn ended_by(&self) -> String {
         match self {
             Self::Holder { device, name, kind } => {
@@ -213,7 +211,6 @@ impl KernelUse {
 }
 
 /// A path for a command that people copy: its name may have blanks or quotes.
-#[must_use]
 pub fn plain(path: &Path) -> String {
     let text = path.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@~=".contains(c);
@@ -239,7 +236,6 @@ pub struct Untold {
 
 impl Untold {
     /// Something of which is not known whose it is.
-    #[must_use]
     pub fn of_unknown(what: String, why: String) -> Self {
         Self { what, why, pods: BTreeSet::new(), is_anyones: false, way_out: None }
     }
@@ -290,7 +286,6 @@ pub struct DeviceUses {
 #[cfg(any(test, debug_assertions))]
 impl Process {
     /// A process of root's, and of no pod.
-    #[must_use]
     pub fn of_a_test(pid: u32) -> Self {
         Self { pid, command: "sh".to_owned(), owner: Owner::default(), user: Some(0) }
     }
@@ -299,7 +294,6 @@ impl Process {
 #[cfg(any(test, debug_assertions))]
 impl NamespaceUse {
     /// One that is not known by its number, with these mounts, where these live.
-    #[must_use]
     pub fn of_a_test(mounts: Vec<Mount>, processes: Vec<Process>) -> Self {
         let (id, user, beneath, keepers) = (None, None, Vec::new(), Vec::new());
         Self { id, mounts, beneath, user, processes, keepers }

@@ -38,7 +38,6 @@ pub struct LetGoes {
 
 impl LetGoes {
     /// Whether there is nothing.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.folders.is_empty()
     }

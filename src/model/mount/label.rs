@@ -10,13 +10,11 @@ use std::path::{Path, PathBuf};
 pub const FOLDER: &str = "/dev/incloud-disk";
 
 /// What mounts of a volume have as their source.
-#[must_use]
 pub fn label_of(id: &VolumeId) -> PathBuf {
     Path::new(FOLDER).join(id.as_str())
 }
 
 /// Whose a mount is, by its label.
-#[must_use]
 pub fn owner_of(mount: &Mount) -> Option<VolumeId> {
     let label = Path::new(&mount.source).strip_prefix(FOLDER).ok()?;
     is_labelled(mount).then(|| VolumeId::parse(label.to_str()?).ok())?
@@ -24,7 +22,6 @@ pub fn owner_of(mount: &Mount) -> Option<VolumeId> {
 
 /// Whether a mount has a label of ours. Any user can name a source as he likes where he may mount
 /// something (FUSE, a tmpfs in a namespace of his own), but only root mounts these file systems.
-#[must_use]
 pub fn is_labelled(mount: &Mount) -> bool {
     FsType::named(&mount.fs_type).is_some() && Path::new(&mount.source).starts_with(FOLDER)
 }

@@ -35,7 +35,6 @@ pub enum FolderKind {
 
 impl FolderKind {
     /// The consumer whose folder it is in.
-    #[must_use]
     pub fn consumer(&self) -> Option<&ConsumerId> {
         match self {
             FolderKind::Stage => None,
@@ -46,13 +45,11 @@ impl FolderKind {
 
 impl Layout {
     /// The root above a path of one of the volumes in the orchestrator's folders, also another driver's.
-    #[must_use]
     pub fn root_of<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         self.root_above(path).or_else(|| self.parts_of(path).map(|(root, ..)| root))
     }
 
     /// The consumer for which a file was made, by its path below the orchestrator's root.
-    #[must_use]
     pub fn consumer_of_file(&self, path: &Path) -> Option<ConsumerId> {
         let mut parts = path.strip_prefix(self.consumers).ok()?.iter();
         let consumer = parts.next()?.to_str()?;
@@ -70,7 +67,6 @@ impl Layout {
     }
 
     /// The root, what the folder is, and the volume's name, if the path is of such a folder.
-    #[must_use]
     pub fn parts_of<'p>(&self, path: &'p Path) -> Option<(&'p Path, FolderKind, VolumeName)> {
         let named = |path: &Path| VolumeName::parse(path.file_name()?.to_str()?).ok();
         let folder = path.parent()?;
@@ -96,7 +92,6 @@ impl Layout {
 }
 
 /// What stands above `tail` in a path that ends with it.
-#[must_use]
 pub fn above<'p>(path: &'p Path, tail: &str) -> Option<&'p Path> {
     let path = path.ends_with(tail).then_some(path)?;
     path.ancestors().nth(Path::new(tail).components().count())
@@ -114,7 +109,6 @@ pub struct Target {
 
 impl Target {
     /// The path as the orchestrator wrote it.
-    #[must_use]
     pub fn path(&self) -> PathBuf {
         self.root.join(&self.below)
     }

@@ -33,7 +33,6 @@ pub struct Kept {
 
 impl Kept {
     /// Whether it is among these.
-    #[must_use]
     pub fn is_in(&self, uses: &[NamespaceUse]) -> bool {
         let is_it = |one: &Mount| {
             (one.id, one.number, &one.target)
@@ -45,7 +44,6 @@ impl Kept {
 
 /// Judges an unmount of everything at the folder. `own` is the machine's table, `uses` are the
 /// namespaces where processes of the consumer have the volume.
-#[must_use]
 pub fn judge<'a>(
     folder: &Path,
     own: &MountTable,
@@ -89,7 +87,6 @@ fn goes_along(folder: &Path, own: &MountTable, mount: &Mount, one: &NamespaceUse
 
 /// Who of the consumer's makes a mount of the machine's own busy: a process that has the volume in
 /// a namespace of its own holds its files through its own mount.
-#[must_use]
 pub fn in_the_way<'a>(
     consumer: &ConsumerId,
     files: &'a [FileUse],

@@ -167,13 +167,11 @@ impl MkfsOptions {
     }
 
     /// As it is read.
-    #[must_use]
     pub fn text(&self) -> String {
         self.0.join(" ")
     }
 
     /// Whether none is wished.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -197,7 +195,6 @@ impl MkfsOptions {
     }
 
     /// The refusal of options that make something other than the file system that is asked for.
-    #[must_use]
     pub fn makes_no_file_system(kind: FsType, options: &str, what: &str) -> Error {
         Error::refused(format!("mkfs.{kind} with {options} makes {what}, and {kind} is asked for"))
             .hint("nothing was written; change mkfsOptions in the PersistentVolume")

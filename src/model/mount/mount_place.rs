@@ -44,7 +44,6 @@ pub struct Covered {
 impl Look {
     /// Judges a table. `seen` is the mount that the folder's path leads to, by the kernel's word;
     /// nothing if there is no such folder.
-    #[must_use]
     pub fn of(folder: &Path, seen: Option<u32>, table: MountTable) -> Self {
         Self { stands: Stands::of(folder, seen, &table), table }
     }
@@ -60,7 +59,6 @@ impl Look {
     }
 
     /// What covers a mount of this folder, a stranger's that was stacked on it included.
-    #[must_use]
     pub fn why_not(&self, mount: &Mount) -> Option<Covered> {
         match &self.stands {
             Stands::Covered(covered) => Some(Covered { hidden: mount.clone(), ..covered.clone() }),
@@ -74,7 +72,6 @@ impl Look {
     }
 
     /// Whether any mount stands there, covered or not.
-    #[must_use]
     pub fn is_mounted(&self) -> bool {
         self.stands != Stands::Nothing
     }
@@ -84,7 +81,6 @@ impl Stands {
     /// Judges a table. Mounts at this folder that are twins of each other are one: a mount that came
     /// by propagation to the folder under a bind of kubelet's root onto itself is covered by its own
     /// peer.
-    #[must_use]
     pub fn of(folder: &Path, seen: Option<u32>, table: &MountTable) -> Self {
         let at: Vec<&Mount> = table.at(folder).collect();
         if at.is_empty() {
@@ -124,7 +120,6 @@ impl Stands {
 impl MountTable {
     /// What covers a mount, by the table alone: of all that stands on the way down to it the first
     /// that the way does not lead through. To be taken off first, and for words only.
-    #[must_use]
     pub fn cover_of(&self, hidden: &Mount) -> Option<&Mount> {
         let of_id = |id: u32| self.mounts().iter().find(|mount| mount.id == id);
         let mut chain = vec![hidden];
@@ -161,7 +156,6 @@ impl MountTable {
 
 impl Covered {
     /// The failure that names what covers, and the command that ends it.
-    #[must_use]
     pub fn error(&self) -> Error {
         let Mount { id, number, target, .. } = &self.hidden;
         let (place, by, end) = (target.display(), self.by_whom(), self.way_out());
@@ -171,7 +165,6 @@ impl Covered {
     }
 
     /// What covers, in words.
-    #[must_use]
     pub fn by_whom(&self) -> String {
         self.by.as_ref().map_or_else(
             || "what is not in the mount table".to_owned(),
@@ -183,7 +176,6 @@ impl Covered {
     }
 
     /// The command that ends it, or shows more.
-    #[must_use]
     pub fn way_out(&self) -> String {
         match &self.by {
             Some(by) => format!("umount {}", by.target.display()),

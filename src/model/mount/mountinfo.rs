@@ -41,13 +41,11 @@ pub struct Mount {
 
 impl Mount {
     /// Whether this mount refuses writes, whatever the file system says.
-    #[must_use]
     pub fn is_read_only(&self) -> bool {
         has_option(&self.options, "ro")
     }
 
     /// Whether the file system as a whole refuses writes.
-    #[must_use]
     pub fn is_super_read_only(&self) -> bool {
         has_option(&self.super_options, "ro")
     }
@@ -57,7 +55,6 @@ impl Mount {
 #[allow(clippy::expect_used, clippy::missing_panics_doc, reason = "they are of tests")]
 impl Mount {
     /// An ext4 of this number at a place, with these propagation fields, each with a blank behind it.
-    #[must_use]
     pub fn of_a_test(number: &str, target: &str, propagation: &str) -> Self {
         let line = format!("40 30 {number} / {target} rw {propagation}- ext4 /dev/vdb rw\n");
         MountTable::parse(line.as_bytes()).expect("a line of a table").mounts()[0].clone()
@@ -83,7 +80,6 @@ impl MountTable {
     }
 
     /// All mounts.
-    #[must_use]
     pub fn mounts(&self) -> &[Mount] {
         &self.mounts
     }
@@ -107,7 +103,6 @@ impl MountTable {
 
     /// The mount that a look-up of this path meets: of those stacked at the path the one that
     /// none of the others stands on.
-    #[must_use]
     pub fn top_at(&self, target: &Path) -> Option<&Mount> {
         // The root of a namespace is written as standing on itself.
         let is_on = |mount: &Mount, other: &Mount| other.parent == mount.id && other.id != mount.id;
@@ -115,7 +110,6 @@ impl MountTable {
     }
 
     /// The same for each path at which something is mounted.
-    #[must_use]
     pub fn tops(&self) -> HashMap<&Path, &Mount> {
         let mut stacks: HashMap<&Path, Vec<&Mount>> = HashMap::new();
         for mount in self.mounts.iter() {
@@ -135,7 +129,6 @@ impl MountTable {
 
     /// The mount that a path without links leads to: down from the root, at each step into what
     /// is mounted there. In a plain chroot the root is no mount, and the table begins below it.
-    #[must_use]
     pub fn covering(&self, path: &Path) -> Option<&Mount> {
         let mut found: Option<&Mount> = None;
         let mut place = PathBuf::new();
@@ -155,7 +148,6 @@ impl MountTable {
     }
 
     /// All that stands on a mount, and on that, in the order in which it can be taken off.
-    #[must_use]
     pub fn standing_on(&self, mount: &Mount) -> Vec<Mount> {
         let mut found: Vec<&Mount> = vec![mount];
         let mut next = 0;
@@ -240,7 +232,6 @@ fn path_of(field: &[u8]) -> PathBuf {
 
 /// The mount that a descriptor was opened through, in what `/proc/PID/fdinfo` says about it. Nothing is
 /// allocated: a child that was forked calls it too.
-#[must_use]
 pub fn mount_of_descriptor(information: &[u8]) -> Option<u32> {
     let mut lines = information.split(|byte| *byte == b'\n');
     let id = lines.find_map(|line| line.strip_prefix(b"mnt_id:"))?;
@@ -253,7 +244,6 @@ fn is_escaped(field: &[u8]) -> bool {
 }
 
 /// Turns `\040` and its like back into bytes; anything else stays as it is.
-#[must_use]
 pub fn unescape(field: &[u8]) -> Vec<u8> {
     // Nearly all have nothing to be turned, and a machine has thousands of lines.
     if !is_escaped(field) {

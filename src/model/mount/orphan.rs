@@ -41,7 +41,6 @@ pub enum Orphan {
 impl UnstagedVolume<'_> {
     /// Whether it is attached and unstaged, and no call came for long. All times are counted since the machine's
     /// start, so no change of the clock matters.
-    #[must_use]
     pub fn is_silent(&self, now: &Uptime) -> bool {
         let silence = self.unstaged_at.and_then(|at| now.since(at));
         !self.is_staged
@@ -50,7 +49,6 @@ impl UnstagedVolume<'_> {
     }
 
     /// Decides at this moment.
-    #[must_use]
     pub fn judge(&self, now: &Uptime) -> Orphan {
         // While no kubelet runs, the next one may still have a pod for it.
         let (true, Some(kubelet)) = (self.is_silent(now), self.kubelet) else { return Orphan::No };

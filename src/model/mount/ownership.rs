@@ -42,7 +42,6 @@ pub struct Machine<'a> {
 impl<'a> Machine<'a> {
     /// With the numbers of the volume's file systems. The orchestrator's root is where the records
     /// or any of its volumes are.
-    #[must_use]
     pub fn new(
         faces: Faces,
         table: &'a MountTable,
@@ -61,7 +60,6 @@ impl<'a> Machine<'a> {
     }
 
     /// Whether this driver bound the volume for this pod.
-    #[must_use]
     pub fn has_bound(&self, pod: &ConsumerId) -> bool {
         let is_in_its_folder = |mount: &Mount| {
             self.numbers.contains(&mount.number)
@@ -74,13 +72,11 @@ impl<'a> Machine<'a> {
     }
 
     /// Whether the pod has or had the volume, as this machine remembers.
-    #[must_use]
     pub fn remembers(&self, pod: &ConsumerId) -> bool {
         self.record.is_some_and(|record| record.mounts.knows(pod))
     }
 
     /// What the namespace is to the volume.
-    #[must_use]
     pub fn role(&self, one: &NamespaceUse) -> NamespaceRole {
         let sees_only = one.mounts.iter().all(|mount| self.folder_under(mount, one).is_some());
         let mut pods = one.processes.iter().filter_map(|process| process.owner.pod.as_ref());
@@ -99,7 +95,6 @@ impl<'a> Machine<'a> {
     }
 
     /// The folder of the orchestrator's on this machine that a mount of another namespace covers.
-    #[must_use]
     pub fn folder_under(&self, mount: &Mount, one: &NamespaceUse) -> Option<PathBuf> {
         let (number, path) = seat_of(mount, &one.beneath)?;
         self.here(number, &path).find(|folder| {
@@ -111,7 +106,6 @@ impl<'a> Machine<'a> {
     /// The pod for which the orchestrator made the files that a runtime mounted into a namespace:
     /// each container has such, in whatever cgroup it runs.
     /// Nothing if there are none, or several pods'.
-    #[must_use]
     pub fn pod_served(&self, table: &MountTable) -> Option<ConsumerId> {
         let served =
             table.mounts().iter().filter(|mount| self.faces.names_containers_file(&mount.root));
@@ -152,7 +146,6 @@ fn seat_of(mount: &Mount, beneath: &[Mount]) -> Option<(DeviceNumber, PathBuf)> 
 }
 
 /// What the mounts of a namespace stand on, down to what does not lie at the same place.
-#[must_use]
 pub fn beneath(mounts: &[Mount], table: &MountTable) -> Vec<Mount> {
     let mut found: Vec<Mount> = Vec::new();
     let mut wanted: Vec<&Mount> = mounts.iter().collect();

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 /// Whether an unmount of one mount may take another one along, of this or another namespace; each is
 /// given with what it stands on. In doubt it may: whom a follower follows is not always told.
-#[must_use]
 pub fn may_go_along((mount, its): (&Mount, &Mount), (other, others): (&Mount, &Mount)) -> bool {
     if seat(mount, its) != seat(other, others) {
         return false;

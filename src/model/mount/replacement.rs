@@ -32,13 +32,11 @@ impl Method {
         [Self::Beneath, Self::Tuck, Self::TuckRemounted, Self::TuckByMount, Self::Stack];
 
     /// The method of this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.to_string() == name)
     }
 
     /// Whether this method temporarily shares the parents of the mounts it replaces.
-    #[must_use]
     pub fn shares_parents(self) -> bool {
         matches!(self, Self::Tuck | Self::TuckRemounted | Self::TuckByMount)
     }
@@ -74,7 +72,6 @@ pub enum ReplacementOutcome {
 
 impl ReplacementOutcome {
     /// Whether a new mount is in its place.
-    #[must_use]
     pub fn is_replaced(&self) -> bool {
         matches!(self, Self::Switched | Self::DetachedOnly | Self::Stacked)
     }
@@ -94,7 +91,6 @@ pub struct Switched {
 
 impl Switched {
     /// One of which there is nothing to note.
-    #[must_use]
     pub fn new(mount: &Mount, outcome: ReplacementOutcome) -> Self {
         Self { mount: mount.clone(), outcome, notes: Vec::new() }
     }
@@ -112,13 +108,11 @@ pub struct Propagation {
 }
 
 impl Propagation {
-    #[must_use]
     pub fn of(mount: &Mount) -> Self {
         Self::parse(&mount.propagation)
     }
 
     /// What these fields of the mount table say.
-    #[must_use]
     pub fn parse(fields: &str) -> Self {
         let has = |tag: &str| fields.split(' ').any(|field| field.starts_with(tag));
         Self {
@@ -130,7 +124,6 @@ impl Propagation {
 }
 
 /// The peer group that these fields of the mount table name behind a tag, such as `shared:`.
-#[must_use]
 pub fn group_of(fields: &str, tag: &str) -> Option<u32> {
     fields.split(' ').find_map(|field| field.strip_prefix(tag)?.parse().ok())
 }

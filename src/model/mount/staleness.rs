@@ -18,7 +18,6 @@ pub struct Doubt {
 
 impl Doubt {
     /// One that is ended by nothing but time.
-    #[must_use]
     pub fn new(state: &str) -> Self {
         Self { state: state.to_owned(), way: None, is_pause: false }
     }
@@ -75,7 +74,6 @@ pub enum MountVerdict {
 }
 
 /// Judges a mount made from `number`.
-#[must_use]
 pub fn judge(number: DeviceNumber, presence: &Presence, here: Here) -> MountVerdict {
     match (presence, here) {
         (_, Here::Uncertain) => MountVerdict::Ambiguous,
@@ -95,14 +93,12 @@ pub fn judge(number: DeviceNumber, presence: &Presence, here: Here) -> MountVerd
 
 impl MountVerdict {
     /// Whether the mount will never be read again.
-    #[must_use]
     pub fn is_dead(&self) -> bool {
         matches!(self, Self::Stale | Self::Waiting)
     }
 
     /// What a person can do about a mount of that number that is not replaced by itself; nothing
     /// where there is no doubt.
-    #[must_use]
     pub fn hint(&self, number: DeviceNumber) -> Option<Advice> {
         match self {
             Self::Healthy | Self::Stale | Self::Waiting => None,

@@ -39,7 +39,6 @@ pub struct LeakedCopy {
 }
 
 /// Decides by what is read of other namespaces, and by the machine's own table.
-#[must_use]
 pub fn judge<'a>(
     uses: &'a NamespaceUses,
     machine: &Machine<'_>,

@@ -67,7 +67,6 @@ pub struct DiskMoment {
 
 impl DiskMoment {
     /// Whether both are the same plug-in of a disk, or the same map. It may have grown in between.
-    #[must_use]
     pub fn is_of(&self, other: &Self) -> bool {
         (self.number, self.sequence, &self.boot) == (other.number, other.sequence, &other.boot)
     }
@@ -76,7 +75,6 @@ impl DiskMoment {
 #[cfg(any(test, debug_assertions))]
 impl DiskMoment {
     /// A disk of this minor number, in this boot.
-    #[must_use]
     pub fn of_a_test(minor: u32, boot: &str) -> Self {
         let number = DeviceNumber { major: 7, minor };
         Self { number, sequence: None, size: 1 << 20, boot: boot.to_owned() }
@@ -106,7 +104,6 @@ pub struct LastFileSystem {
 impl LastFileSystem {
     /// Whether the volume is still in the same attachment: by the cloud's ids if both are known, otherwise by the
     /// disk.
-    #[must_use]
     pub fn is_same_attachment(&self, attachment: Option<&str>, disk: &DiskMoment) -> bool {
         match (self.attachment.as_deref(), attachment) {
             (Some(then), Some(now)) => then == now,

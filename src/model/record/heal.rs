@@ -27,7 +27,6 @@ impl HealRecord {
     }
 
     /// Whether a killed heal explains this mount count.
-    #[must_use]
     pub fn counted_by_a_heal(&self, now: u16) -> bool {
         [self.healing, self.healing_from].contains(&Some(now))
     }
@@ -63,7 +62,6 @@ pub struct Switching {
 
 impl Switching {
     /// Whether this mount is recorded already.
-    #[must_use]
     pub fn tells_of(&self, mount: &MountIntent) -> bool {
         self.mounts.iter().any(|one| (one.id, &one.target) == (mount.id, &mount.target))
     }
@@ -84,14 +82,12 @@ pub struct NamespaceSign {
 
 impl NamespaceSign {
     /// A namespace of which only the number is known.
-    #[must_use]
     pub fn of_number(namespace: u64) -> Self {
         Self { namespace, count: None, dweller: None }
     }
 
     /// Whether a namespace with this number is the recorded one, by its unique id, or by when the recorded process began
     /// if that is in it.
-    #[must_use]
     pub fn is_of(&self, count: Option<u64>, began: Option<u64>) -> bool {
         match (self.count, self.dweller) {
             (Some(noted), _) => count == Some(noted),

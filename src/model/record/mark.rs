@@ -40,13 +40,11 @@ pub struct MarkRecord {
 
 impl MarkRecord {
     /// Whether the cloud has either mark.
-    #[must_use]
     pub fn is_known(&self) -> bool {
         self.is_set || self.set_beside.is_some()
     }
 
     /// Whether the cloud may have a mark: it has one, or one was requested.
-    #[must_use]
     pub fn may_exist(&self) -> bool {
         self.is_known() || self.requested_as.is_some() || self.requested_at.is_some()
     }

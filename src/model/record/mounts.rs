@@ -41,13 +41,11 @@ pub struct MountsRecord {
 
 impl MountsRecord {
     /// The stage mount, or the last one.
-    #[must_use]
     pub fn mounted_as(&self) -> Option<&Staged> {
         self.staged.as_ref().or(self.unstaged.as_ref())
     }
 
     /// Whether a consumer uses or has used the volume.
-    #[must_use]
     pub fn knows(&self, pod: &ConsumerId) -> bool {
         self.consumers.contains_key(pod) || self.published.contains_key(pod)
     }
@@ -138,7 +136,6 @@ pub struct Staged {
 
 impl Staged {
     /// A mount of which no more is known.
-    #[must_use]
     pub fn new(folder: &Path, disk: &DiskMoment, fs_type: &str, uuid: &str) -> Self {
         Self {
             folder: folder.to_path_buf(),

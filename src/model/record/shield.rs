@@ -24,7 +24,6 @@ pub struct ShieldRecord {
 
 impl ShieldRecord {
     /// The superblocks seen of the mount through this map.
-    #[must_use]
     pub fn superblocks_through(&self, map: &DiskMoment) -> &[String] {
         let seen = self.superblocks.as_ref().filter(|seen| seen.map.is_of(map));
         seen.map_or(&[], |seen| &seen.fingerprints)
@@ -55,7 +54,6 @@ pub enum WaitCause {
 }
 
 impl WaitCause {
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Gone => "gone",
@@ -97,7 +95,6 @@ pub struct MapWait {
 impl MapWait {
     /// Whether only an examination of the present disk is missing, which may succeed at any time. A disk that was refused
     /// stays refused.
-    #[must_use]
     pub const fn is_for_a_look(&self) -> bool {
         matches!(self.cause, WaitCause::Gone) && self.not_switched.is_some()
     }

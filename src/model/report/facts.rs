@@ -62,13 +62,11 @@ impl VolumeFacts {
     }
 
     /// The first of its names; nothing is known without one.
-    #[must_use]
     pub fn label(&self) -> &str {
         self.names().next().unwrap_or_default()
     }
 
     /// Those who have it now, as people know them.
-    #[must_use]
     pub fn users(&self) -> Vec<&str> {
         self.pods.iter().filter(|pod| pod.has_it).map(PodFact::label).collect()
     }
@@ -99,7 +97,6 @@ pub enum DiskFact {
 
 impl DiskFact {
     /// The disk, if it is certain.
-    #[must_use]
     pub fn proven(&self) -> Option<&Disk> {
         match self {
             Self::Proven(disk) => Some(disk),
@@ -108,7 +105,6 @@ impl DiskFact {
     }
 
     /// The same for the rule that tells dead mounts; nothing if it could not be looked for.
-    #[must_use]
     pub fn here(&self) -> Option<Here> {
         match self {
             Self::Proven(disk) => Some(Here::One(disk.number)),
@@ -139,7 +135,6 @@ pub struct Disk {
 
 impl Disk {
     /// A disk and what it shows.
-    #[must_use]
     pub fn new(device: Device, shows: Vec<String>) -> Self {
         Self {
             name: device.kernel_name,
@@ -182,7 +177,6 @@ pub struct WaitFact {
 
 impl MapFact {
     /// As it was seen now.
-    #[must_use]
     pub fn new(map: OwnMap, wait: Option<WaitFact>) -> Self {
         Self {
             wait: wait.filter(|_| map.state().waits()),
@@ -236,7 +230,6 @@ pub struct CloudView {
 
 impl CloudFact {
     /// One word or two.
-    #[must_use]
     pub fn word(&self) -> String {
         match self {
             Self::Unknown { .. } => "unknown".to_owned(),
@@ -335,7 +328,6 @@ pub struct MountFact {
 
 impl MountFact {
     /// A mount and what is known of it beside the table.
-    #[must_use]
     pub fn new(mount: &Mount, role: Role, verdict: Option<MountVerdict>) -> Self {
         Self {
             role,
@@ -358,13 +350,11 @@ impl MountFact {
     }
 
     /// Whether it is in the machine's own namespace.
-    #[must_use]
     pub fn is_own(&self) -> bool {
         matches!(self.role, Role::Global | Role::Pod | Role::Machine)
     }
 
     /// Whether the file system as a whole refuses writes.
-    #[must_use]
     pub fn is_super_read_only(&self) -> bool {
         self.super_options.split(',').any(|option| option == "ro")
     }
@@ -404,7 +394,6 @@ pub struct PodFact {
 
 impl PodFact {
     /// The name, else the UID.
-    #[must_use]
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(self.uid.as_str())
     }

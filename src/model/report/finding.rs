@@ -21,7 +21,6 @@ pub enum Level {
 
 impl Level {
     /// The exit status that tells it.
-    #[must_use]
     pub fn status(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -77,7 +76,6 @@ impl Finding {
     }
 
     /// It could not be looked at.
-    #[must_use]
     pub fn not_looked_at(check: &'static str, why: Error) -> Self {
         let fix = why.hint.unwrap_or_else(|| "put that right, and look again".into());
         Self::error(check, why.cause, fix.to_string())
@@ -85,7 +83,6 @@ impl Finding {
 }
 
 /// The worst of them.
-#[must_use]
 pub fn worst(findings: &[Finding]) -> Level {
     findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
 }

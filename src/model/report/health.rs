@@ -63,18 +63,15 @@ impl Health {
     ];
 
     /// Whether a process that uses it meets an error, loses what it writes, or may.
-    #[must_use]
     pub fn harms(self) -> bool {
         self >= Self::HalfHealed
     }
 
     /// A number for scripts, higher is worse. Those of other versions know the numbers, so they do not change.
-    #[must_use]
     pub fn rank(self) -> u8 {
         self as u8 - u8::from(self > Self::LetGo)
     }
 
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -114,7 +111,6 @@ pub struct Verdict {
 }
 
 /// Judges what was seen.
-#[must_use]
 pub fn judge(facts: &VolumeFacts) -> Verdict {
     let ruled = ambiguous(facts)
         .or_else(|| covered(facts))
@@ -569,7 +565,6 @@ fn let_go_for_long(facts: &VolumeFacts) -> Option<Ruling> {
 }
 
 /// `kubelet let go of shop/orders-0's folder at …; the pod has the volume; mounted again at …`.
-#[must_use]
 pub fn told_of_letting_go(facts: &VolumeFacts, one: &LetGoFact) -> String {
     let (pod, when) = (label_of(facts, one), timestamp::text(one.since));
     let has_it = facts.pods.iter().any(|pod| pod.uid == one.pod && pod.has_it);

@@ -35,7 +35,6 @@ const ENDS: [&str; 8] = [
 ];
 
 /// Reads a record of `/dev/kmsg`; nothing if it is none.
-#[must_use]
 pub fn parse(record: &str) -> Option<KernelLine> {
     // Behind the first line are facts for programs.
     let (head, text) = record.lines().next()?.split_once(';')?;
@@ -51,7 +50,6 @@ pub fn parse(record: &str) -> Option<KernelLine> {
 
 impl KernelLine {
     /// Whether it tells why the disk of this kernel's name is no good any more.
-    #[must_use]
     pub fn tells_of(&self, disk: &str) -> bool {
         // What a disk cannot do and is asked for once, as mkfs does, is no trouble.
         let is_asked_for = self.text.contains("operation not supported error");
@@ -65,7 +63,6 @@ impl KernelLine {
 }
 
 /// Whether a line says that a disk, or the file system on it, has ended.
-#[must_use]
 pub fn tells_an_end(text: &str) -> bool {
     // A disk that grows, or comes, changes its capacity too.
     let is_of_capacity = text.contains("capacity change");
@@ -84,7 +81,6 @@ pub struct Claim {
 }
 
 /// Whose disk had the name at a moment: the kernel gives names again.
-#[must_use]
 pub fn owner_at<'a>(claims: &'a [Claim], disk: &str, at: Millis) -> Option<&'a str> {
     let until_then = claims.iter().filter(|claim| claim.disk == disk && claim.at <= at);
     until_then.max_by_key(|claim| claim.at)?.volume.as_deref()

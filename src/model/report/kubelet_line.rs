@@ -35,27 +35,23 @@ pub enum Shows {
 
 impl KubeletLine {
     /// The words without their place in kubelet's source; nothing for what is no line of klog.
-    #[must_use]
     pub fn words(&self) -> Option<&str> {
         self.process?;
         Some(self.text.split_once("] ")?.1.trim_start_matches('"'))
     }
 
     /// Whether a pod was deleted through the API server.
-    #[must_use]
     pub fn is_deletion(&self) -> bool {
         let begins = ["SyncLoop (DELETE", "SyncLoop (REMOVE", "SyncLoop DELETE", "SyncLoop REMOVE"];
         self.words().is_some_and(|words| begins.iter().any(|begin| words.starts_with(begin)))
     }
 
     /// The UID of the pod of an operation.
-    #[must_use]
     pub fn pod_uid(&self) -> Option<&str> {
         self.quoted("(UID: ").filter(|uid| is_uid(uid))
     }
 
     /// A pod's name and UID, where one line has both: `orders-0_shop(4e51…)`, `pod="shop/orders-0" podUID="4e51…"`.
-    #[must_use]
     pub fn named_pod(&self) -> Option<(String, &str)> {
         self.process?;
         if let Some(name) = self.quoted("pod=") {
@@ -74,7 +70,6 @@ impl KubeletLine {
     }
 
     /// What is in quotation marks, which a structured log escapes, behind these words.
-    #[must_use]
     pub fn quoted(&self, before: &str) -> Option<&str> {
         self.process?;
         let (_, rest) = self.text.split_once(before)?;
@@ -82,7 +77,6 @@ impl KubeletLine {
     }
 
     /// The claim of a pod's volume that the API server did not answer for: `shop/data-orders-0`.
-    #[must_use]
     pub fn unread_claim(&self) -> Option<&str> {
         let words = self.words().filter(|words| words.starts_with("Error processing volume"))?;
         let (claim, why) = words.split_once("error processing PVC ")?.1.split_once(": ")?;
@@ -94,7 +88,6 @@ impl KubeletLine {
 
 /// A line's words without their place in kubelet's source, UIDs in brackets, addresses, and what else only
 /// kubelet needs.
-#[must_use]
 pub fn brief(text: &str) -> String {
     let place = text.split_once("] ").filter(|(place, _)| place.contains(".go:"));
     // As structured logs quote.
@@ -122,7 +115,6 @@ pub fn brief(text: &str) -> String {
 }
 
 /// Whether this is a UID as Kubernetes writes one.
-#[must_use]
 pub fn is_uid(text: &str) -> bool {
     let mut bytes = text.bytes().enumerate();
     text.len() == UID
@@ -207,7 +199,6 @@ struct Record {
 }
 
 /// Reads a record of the journal of one of kubelet's units; nothing if it is none.
-#[must_use]
 pub fn of_journal(record: &[u8]) -> Option<KubeletLine> {
     let record: Record = serde_json::from_slice(record).ok()?;
     let at = record.micros.parse::<u64>().ok()? / 1000;
@@ -223,7 +214,6 @@ pub fn of_journal(record: &[u8]) -> Option<KubeletLine> {
 
 /// Reads a line of a file: of klog, with or without what syslog or `journalctl` puts before it, or a record
 /// of the journal. Its moments have no year and no zone.
-#[must_use]
 pub fn of_file(line: &str, zone: Zone, now: Millis) -> Option<KubeletLine> {
     if line.starts_with('{') {
         return of_journal(line.as_bytes());

@@ -105,7 +105,6 @@ pub enum LaneKind {
 
 impl LaneKind {
     /// What people call it.
-    #[must_use]
     pub fn label(&self) -> &str {
         match self {
             Self::Calls => "calls",
@@ -167,7 +166,6 @@ pub enum BarEnd {
 
 impl LaneBar {
     /// The span in words.
-    #[must_use]
     pub fn told(&self) -> String {
         let before = if self.is_from_before { "before " } else { "" };
         let until = match self.end {
@@ -186,7 +184,6 @@ pub const GONE: &str = "gone";
 
 /// Sorts what happened between two moments into lanes. What happened before tells what was so at the
 /// first one.
-#[must_use]
 pub fn lanes(
     mut happenings: Vec<Happening>,
     (begin, end): (Millis, Millis),

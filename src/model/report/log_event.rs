@@ -47,7 +47,6 @@ impl LogEvent {
 
 impl LogEvent {
     /// Reads the name; nothing if this version does not know it.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let name: serde::de::value::StrDeserializer<'_, Error> = name.into_deserializer();
         Self::deserialize(name).ok()

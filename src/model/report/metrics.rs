@@ -196,7 +196,6 @@ impl Durations {
 }
 
 /// The page, in Prometheus' text format.
-#[must_use]
 pub fn page(counters: &Counters, words: &TearDownWords, version: &str) -> String {
     let mut page = Page::default();
     page.family("build_info", "gauge", "The version of the driver that wrote this page.");

@@ -103,14 +103,12 @@ impl Redaction {
     }
 
     /// The error without them.
-    #[must_use]
     pub fn error_without(&self, error: &Error) -> Error {
         let hint = error.hint.as_ref().map(|hint| self.redacted(&hint.to_string()).as_ref().into());
         Error { cause: self.redacted(&error.cause).into_owned(), hint, ..error.clone() }
     }
 
     /// The text without them.
-    #[must_use]
     pub fn redacted<'a>(&self, text: &'a str) -> Cow<'a, str> {
         /// What is taken out may make something else look like a secret; that ends.
         const ROUNDS: usize = 8;
@@ -127,7 +125,6 @@ impl Redaction {
 
     /// The text without those that are known, and with whatever else looks like one: a text that is used as
     /// well as shown must stay as it is.
-    #[must_use]
     pub fn without_known<'a>(&self, text: &'a str) -> Cow<'a, str> {
         without(text, self.whole_in(text))
     }
@@ -211,7 +208,6 @@ fn cut_short(text: &str, secret: &str) -> Places {
 
 /// What is secret in an address: what stands before its host, as it is written and as it is meant, and the
 /// password in it.
-#[must_use]
 pub fn secrets_of_url(url: &str) -> Vec<String> {
     // A person may have left the scheme out.
     let url = if url.contains("://") { url.to_owned() } else { format!("x://{url}") };
@@ -226,7 +222,6 @@ pub fn secrets_of_url(url: &str) -> Vec<String> {
 }
 
 /// Whether a text is certainly a secret wherever it stands: no person would give it to a thing as its name.
-#[must_use]
 pub fn is_no_name(text: &str) -> bool {
     let is_of_names = |sign: char| sign.is_ascii_alphanumeric() || "_-. ".contains(sign);
     looks_random(text) || (text.len() >= WITHIN_WORDS && !text.chars().all(is_of_names))
@@ -254,7 +249,6 @@ fn is_of_name(sign: char) -> bool {
 }
 
 /// Whether a key of this name has a secret behind it.
-#[must_use]
 pub fn names_a_secret(key: &str) -> bool {
     let key = key.trim_start_matches(['-', '.', '_']).to_ascii_lowercase();
     let last = key.rsplit(['_', '-', '.']).next().unwrap_or_default();
@@ -328,7 +322,6 @@ fn value_behind(text: &str, name: &str, end: usize) -> Option<(usize, usize)> {
 
 /// The secrets in a text of keys and values, one in a line: TOML, `cloud.conf`, YAML, JSON. It need not be
 /// right in any of them.
-#[must_use]
 pub fn secrets_in(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -349,7 +342,6 @@ pub fn secrets_in(text: &str) -> Vec<String> {
 
 /// All that may be a value in such a text: of one that cannot be read each may be a secret at the wrong
 /// place.
-#[must_use]
 pub fn values_in(text: &str) -> Vec<String> {
     let is_quote = |sign: char| matches!(sign, '"' | '\'' | '`');
     let mut found = Vec::new();

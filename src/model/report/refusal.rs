@@ -80,14 +80,12 @@ impl Series {
 
 impl Refusal {
     /// Whether the tear-down is still asked for, and refused.
-    #[must_use]
     pub fn is_current(&self, now: &Uptime) -> bool {
         let gap = self.series.as_ref().and_then(|series| now.since(&series.last));
         gap.is_some_and(|gap| gap <= Duration::from_secs(REPEATED_WITHIN))
     }
 
     /// The refusal that follows an earlier one of the same tear-down.
-    #[must_use]
     pub fn after(before: Option<&Self>, reason: &str, now: &Occasion) -> Self {
         let last = now.uptime.clone();
         let goes_on =
@@ -112,7 +110,6 @@ impl Refusal {
 
     /// Whether the tear-down was refused for so long, without a break and for the same pods, and
     /// not for the first time.
-    #[must_use]
     pub fn lasts(&self, limit: Duration) -> bool {
         let series = self.series.as_ref().filter(|series| series.count > 1);
         let lasted = series.and_then(|series| series.last.since(&series.begin));
@@ -120,14 +117,12 @@ impl Refusal {
     }
 
     /// Whether the time before had the same reason.
-    #[must_use]
     pub fn is_repeated(&self) -> bool {
         self.count > 1
     }
 
     /// A reason is written into the log when it is new; of its repetitions the tenth, the
     /// hundredth and so on, so that a log shows that it goes on, and is not filled by it.
-    #[must_use]
     pub fn is_worth_a_line(&self) -> bool {
         std::iter::successors(Some(1u64), |power| power.checked_mul(10))
             .take_while(|power| *power <= self.count)

@@ -18,21 +18,18 @@ pub struct MapUuid {
 
 impl MapUuid {
     /// That of a volume's map; nothing if its id is too long for one.
-    #[must_use]
     pub fn of(volume: &VolumeId) -> Option<Self> {
         let fits = PREFIX.len() + volume.as_str().len() <= LONGEST;
         fits.then(|| Self { volume: volume.clone() })
     }
 
     /// One that was read; nothing if it is no map of ours.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let volume = VolumeId::parse(text.trim_end_matches('\n').strip_prefix(PREFIX)?).ok()?;
         Self::of(&volume)
     }
 
     /// The volume whose map it is.
-    #[must_use]
     pub fn volume(&self) -> &VolumeId {
         &self.volume
     }

@@ -53,14 +53,12 @@ pub enum MapState {
 impl OwnMap {
     /// Whether a call may have been killed amid a suspend: it had loaded a table, and multipath forgets then that what
     /// finds no disk waits.
-    #[must_use]
     pub fn may_be_cut_short(&self) -> bool {
         let waits = self.table.is_none_or(|table| table.is_queueing);
         self.has_second_table && !self.is_suspended && !waits
     }
 
     /// What becomes of a read or a write.
-    #[must_use]
     pub fn state(&self) -> MapState {
         match (self.table, self.status) {
             _ if self.is_suspended && self.table.is_none() && self.status.is_none() => {
@@ -84,19 +82,16 @@ impl OwnMap {
 
 impl MapState {
     /// Whether what is asked of the map may wait without an end.
-    #[must_use]
     pub fn waits(self) -> bool {
         matches!(self, Self::WaitsForDisk | Self::WaitsAtPath | Self::Suspended | Self::Strange)
     }
 
     /// Whether it goes to the disk.
-    #[must_use]
     pub fn works(self) -> bool {
         matches!(self, Self::Works | Self::WorksUnshielded)
     }
 
     /// In words that go on from the map's name.
-    #[must_use]
     pub fn words(self) -> &'static str {
         match self {
             Self::Works => "works",
@@ -115,7 +110,6 @@ impl MapState {
 #[allow(clippy::expect_used, clippy::missing_panics_doc, reason = "they are of tests")]
 impl OwnMap {
     /// The map of volume `v-1`, open once: whether its disk is there, takes requests, and what finds none waits.
-    #[must_use]
     pub fn of_a_test(has_disk: bool, is_active: bool, is_queueing: bool) -> Self {
         let path = DeviceNumber { major: 254, minor: 16 };
         Self {

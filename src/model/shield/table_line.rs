@@ -10,7 +10,6 @@ pub const TARGET: &str = "multipath";
 const BEFORE: &str = "3 queue_if_no_path queue_mode bio 0 1 1 round-robin 0 1 1";
 
 /// The parameters of a table of ours: the path, and after how many requests the next one has its turn.
-#[must_use]
 pub fn parameters(path: DeviceNumber) -> String {
     format!("{BEFORE} {path} 1")
 }
@@ -25,7 +24,6 @@ pub struct TableLine {
 
 impl TableLine {
     /// Reads the parameters as the kernel tells them; nothing if they are not what this driver makes.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let words: Vec<_> = text.split_ascii_whitespace().collect();
         let (features, rest) = counted(&words)?;
@@ -80,7 +78,6 @@ pub struct StatusLine {
 
 impl StatusLine {
     /// Reads the status as the kernel tells it; nothing if it is not that of one path.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let words: Vec<_> = text.split_ascii_whitespace().collect();
         // Whether requests are held back, and how often the path was begun anew; the group and its state.

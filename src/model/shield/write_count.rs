@@ -28,19 +28,16 @@ struct Surplus {
 
 impl WriteCount {
     /// The words that begin a count of a stretch: its first sector, and how many.
-    #[must_use]
     pub fn begin((first, count): (u64, u64)) -> String {
         format!("@stats_create {first}+{count} /1 {OWNER} 0")
     }
 
     /// The words that ask which counts there are.
-    #[must_use]
     pub fn list() -> String {
         format!("@stats_list {OWNER}")
     }
 
     /// The first of our counts in an answer: `0: 1024+4096 4096 incloud-disk 0`.
-    #[must_use]
     pub fn listed(text: &str) -> Option<Self> {
         text.lines().find_map(|line| {
             let (region, rest) = line.split_once(": ")?;
@@ -54,31 +51,26 @@ impl WriteCount {
     }
 
     /// Whether it is of this stretch.
-    #[must_use]
     pub fn is_of(&self, stretch: (u64, u64)) -> bool {
         self.stretch == stretch
     }
 
     /// The words that ask for its numbers.
-    #[must_use]
     pub fn print(&self) -> String {
         format!("@stats_print {}", self.region)
     }
 
     /// The words that end it.
-    #[must_use]
     pub fn end(&self) -> String {
         format!("@stats_delete {}", self.region)
     }
 
     /// The words that keep what is known of its surplus.
-    #[must_use]
     pub fn keep(&self) -> String {
         format!("@stats_set_aux {} {}", self.region, self.surplus)
     }
 
     /// How many sectors were written, when so many are counted.
-    #[must_use]
     pub fn written(&self, counted: u64) -> Option<u64> {
         self.surplus.held_at.unwrap_or(counted).checked_sub(self.surplus.sectors)
     }
@@ -100,7 +92,6 @@ impl WriteCount {
 }
 
 /// The sectors that were written, in the kernel's numbers of one stretch.
-#[must_use]
 pub fn sectors_written(text: &str) -> Option<u64> {
     const OF_WRITES: usize = 7;
     let mut lines = text.lines();

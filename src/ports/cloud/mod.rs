@@ -40,7 +40,6 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// A cloud beside us, that keeps no marks.
-    #[must_use]
     pub const fn of(name: &'static str) -> Self {
         Self {
             name,

@@ -55,7 +55,6 @@ pub enum Note<'a> {
 
 impl Note<'_> {
     /// The key under which it is kept.
-    #[must_use]
     pub fn key(&self) -> Cow<'static, str> {
         match self {
             Self::Name(_) => NAME_KEY.into(),
@@ -70,7 +69,6 @@ impl Note<'_> {
     }
 
     /// The text that is kept; nothing if the key is to be removed.
-    #[must_use]
     pub fn value(&self) -> Option<String> {
         match self {
             Self::Name(name) => name.map(ToString::to_string),
@@ -104,7 +102,6 @@ pub struct Notes {
 
 impl Notes {
     /// Reads them from whatever pairs are kept with a volume; other keys are other programs'.
-    #[must_use]
     pub fn read<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut notes = Self::default();
         for (key, text) in pairs {

@@ -41,7 +41,6 @@ pub struct CloudVolume {
 
 impl CloudVolume {
     /// A volume that began blank, that one server may have, and of which nothing is noted.
-    #[must_use]
     pub fn new(id: VolumeId, size: u64, status: VolumeStatus) -> Self {
         Self {
             id,
@@ -77,19 +76,16 @@ impl CloudVolume {
     }
 
     /// The attachment to this server, if there is one.
-    #[must_use]
     pub fn attachment_to(&self, server: &ServerId) -> Option<&Attachment> {
         self.attachments.iter().find(|attachment| attachment.server == *server)
     }
 
     /// Whether this server says that it has the volume mounted.
-    #[must_use]
     pub fn is_marked_by(&self, server: &ServerId) -> bool {
         self.mounted_on.as_ref() == Some(server) || self.mounted_beside.contains(server)
     }
 
     /// Whether any server says so.
-    #[must_use]
     pub fn is_marked(&self) -> bool {
         self.mounted_on.is_some() || !self.mounted_beside.is_empty()
     }
@@ -109,7 +105,6 @@ pub struct Attachment {
 
 impl Attachment {
     /// An attachment of which the cloud tells the server alone.
-    #[must_use]
     pub fn to(server: ServerId) -> Self {
         Self { id: None, server, since: None, is_root: false }
     }
@@ -139,7 +134,6 @@ pub struct ServerView {
 
 impl ServerView {
     /// Whether it certainly does not run.
-    #[must_use]
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, ServerState::Stopped | ServerState::Offloaded)
     }

@@ -219,7 +219,6 @@ pub enum Interface {
 
 impl Interface {
     /// The word in the catalog.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Interface::Public => "public",
@@ -231,7 +230,6 @@ impl Interface {
 
 impl Written {
     /// Whether this source says who we are.
-    #[must_use]
     pub fn has_login(&self) -> bool {
         self.password.is_some() || self.application_credential_secret.is_some()
     }
@@ -397,7 +395,6 @@ fn is_http(url: &str) -> bool {
 
 impl Access {
     /// All that a message must not quote.
-    #[must_use]
     pub fn secrets(&self) -> Vec<Secret> {
         let login = match &self.login {
             Login::Password { password, .. } => password,
@@ -413,7 +410,6 @@ impl Access {
     }
 
     /// The project and the region that are looked at, for messages.
-    #[must_use]
     pub fn scope(&self) -> String {
         let project = match &self.login {
             Login::Password { scope: Scope::Project(project), .. } => format!("project {project}"),
@@ -428,7 +424,6 @@ impl Access {
 
     /// Whether a token may go to an address in the cloud's catalog: not in the clear where the login
     /// itself did not.
-    #[must_use]
     pub fn trusts(&self, address: &str) -> bool {
         let is_plain = |url: &str| {
             url.trim_start().get(..5).is_none_or(|begin| !begin.eq_ignore_ascii_case("https"))
@@ -439,13 +434,11 @@ impl Access {
 
 impl Timeouts {
     /// How long a request that only reads may take.
-    #[must_use]
     pub fn of_a_read(&self) -> Duration {
         Duration::from_secs(self.read)
     }
 
     /// How long a request that changes something may take.
-    #[must_use]
     pub fn of_a_change(&self) -> Duration {
         Duration::from_secs(self.change)
     }

@@ -45,7 +45,6 @@ pub struct Tries {
 impl Tries {
     /// A request that may, or may not, be sent again after a failure that leaves open whether it took
     /// effect.
-    #[must_use]
     pub fn of(is_repeatable: bool) -> Self {
         let steps = Steps::between(Duration::from_millis(250), Duration::from_secs(5));
         Self { steps, is_repeatable }

@@ -118,7 +118,6 @@ pub struct CallTime {
 
 impl Gate {
     /// Whether all of this can be so now: it may be of another boot, or torn.
-    #[must_use]
     pub fn is_possible(&self, now: f64, limits: Limits) -> bool {
         let far = now + FAR + limits.burst * 1000.0 / limits.per_second;
         let are_near = self.services.values().all(|one| one.open_until < far);
@@ -127,19 +126,16 @@ impl Gate {
     }
 
     /// How many requests per second are made.
-    #[must_use]
     pub fn rate(&self, limits: Limits) -> f64 {
         if self.cloud_has_room() { limits.per_second } else { self.rate.min(limits.per_second) }
     }
 
     /// Whether the machine asks as often as it is configured to: the cloud sent nothing away lately.
-    #[must_use]
     pub fn cloud_has_room(&self) -> bool {
         self.rate == 0.0
     }
 
     /// Whether it sent nothing away lately, and no service is left alone.
-    #[must_use]
     pub fn is_well(&self) -> bool {
         let mut services = self.services.values();
         self.cloud_has_room() && services.all(|one| one.failures < FAILURES_TO_OPEN)
@@ -147,7 +143,6 @@ impl Gate {
 
     /// How many requests may be under way or in the row at once. Where the cloud has room for few, the row
     /// is short: the oldest call's request is the next one, and no call is left half done.
-    #[must_use]
     pub fn at_once(&self, limits: Limits) -> usize {
         if self.cloud_has_room() {
             return limits.at_once;
@@ -159,7 +154,6 @@ impl Gate {
 
     /// How long a request of this call may wait. A call that has not begun leaves the time that its
     /// requests take: one that begins too late asks for nothing but what is thrown away.
-    #[must_use]
     pub fn patience(&self, call: CallTime, limits: Limits) -> Duration {
         if call.has_asked {
             return call.left;
@@ -171,7 +165,6 @@ impl Gate {
     }
 
     /// For how long a service is left alone, and why, if it is.
-    #[must_use]
     pub fn closed(&self, service: &str, now: f64) -> Option<(Duration, String)> {
         let found = self.services.get(service)?;
         let is_closed = found.failures >= FAILURES_TO_OPEN && now < found.open_until;
@@ -294,7 +287,6 @@ fn from_millis(milliseconds: f64) -> Duration {
 }
 
 /// A time as the gate counts it.
-#[must_use]
 pub fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }

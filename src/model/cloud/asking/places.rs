@@ -16,7 +16,6 @@ pub struct Capacity {
 
 impl Capacity {
     /// Whether a place counts whose work takes so long by now; nothing for one that waits.
-    #[must_use]
     pub fn counts(&self, worked: Option<Duration>) -> bool {
         match (worked, self.counts_for) {
             (Some(worked), Some(limit)) => worked < limit,
@@ -25,13 +24,11 @@ impl Capacity {
     }
 
     /// Whether there is room for the next one, by those before it that count.
-    #[must_use]
     pub fn is_free(&self, counting: impl Iterator<Item = ()>) -> bool {
         counting.take(self.at_once).count() < self.at_once
     }
 
     /// How long one that has so many before it sleeps until it looks again.
-    #[must_use]
     pub fn nap(&self, before: usize) -> Duration {
         let behind = u32::try_from(before.saturating_sub(self.at_once) + 1);
         LOOK_AGAIN.saturating_mul(behind.unwrap_or(u32::MAX)).min(LONGEST_LOOK)

@@ -10,7 +10,6 @@ const OWN_SHARE: u32 = 6;
 
 /// Whether a token is used that ends then and had this life when it was new, 0 where that is not
 /// known; in seconds.
-#[must_use]
 pub fn is_usable(expires: u64, life: u64, now: u64) -> bool {
     let margin = if life == 0 { MARGIN } else { MARGIN.min(life / 4) };
     expires >= now + margin
@@ -18,7 +17,6 @@ pub fn is_usable(expires: u64, life: u64, now: u64) -> bool {
 
 /// How long a call waits for another one's login, which takes minutes where a cloud comes back after an outage.
 /// Where the cloud is not well it waits to its end: one more login would not be quicker.
-#[must_use]
 pub fn waits_for_login(left: Duration, total: Duration) -> Duration {
     left.saturating_sub(total / OWN_SHARE)
 }

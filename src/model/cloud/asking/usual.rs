@@ -8,7 +8,6 @@ pub const LAST: usize = 64;
 const QUICK: usize = 10;
 
 /// How long it takes when nothing else is in its way; in any unit.
-#[must_use]
 pub fn usual(times: &[u64]) -> Option<u64> {
     let mut times = times.to_vec();
     times.sort_unstable();

@@ -112,7 +112,6 @@ const STARTS: [u64; 37] = [
 const ENDS: [u64; 4] = [0, 33 * SECTOR, 34 * SECTOR, MIB];
 
 /// The distance of the places that every disk is read at.
-#[must_use]
 pub fn stride(size: u64) -> u64 {
     (size / STRIDES / BLOCK * BLOCK).max(BLOCK)
 }
@@ -124,7 +123,6 @@ pub fn fixed(size: u64) -> impl Iterator<Item = Extent> {
 }
 
 /// The places of copies, in order; each of them once.
-#[must_use]
 pub fn copies(size: u64) -> Vec<Extent> {
     if size <= WHOLE {
         return Vec::new();
@@ -176,7 +174,6 @@ pub fn random(size: u64, dice: &[u64]) -> impl Iterator<Item = Extent> + '_ {
 }
 
 /// How many stretches there are, and so dice to be thrown for a round; none where all was read.
-#[must_use]
 pub fn stretches(size: u64) -> usize {
     if size <= WHOLE { 0 } else { usize::try_from(size.div_ceil(stride(size))).unwrap_or(0) }
 }

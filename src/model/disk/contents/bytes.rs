@@ -32,7 +32,6 @@ pub(in crate::disk::contents) fn be64(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// Where the first byte stands that is not zero. Disks are mostly zero, so whole blocks of it are compared.
-#[must_use]
 pub(in crate::disk::contents) fn first_not_zero(bytes: &[u8]) -> Option<usize> {
     const ZEROS: [u8; 4096] = [0; 4096];
     let is_zero = |block: &&[u8]| **block == ZEROS[..block.len()];
@@ -41,7 +40,6 @@ pub(in crate::disk::contents) fn first_not_zero(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Sixteen bytes as people write a UUID.
-#[must_use]
 pub fn uuid_text(bytes: &[u8]) -> String {
     let digits = digits_of(bytes);
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")

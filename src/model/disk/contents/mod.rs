@@ -21,7 +21,6 @@ use self::bytes::first_not_zero;
 use crate::hexadecimal::digits_of;
 
 /// Judges what was read.
-#[must_use]
 pub fn judge(read: &Read<'_>) -> Contents {
     let head = read.samples.first().filter(|sample| sample.offset == 0);
     let Some(head) = head.map(|sample| sample.bytes.as_slice()) else {
@@ -55,7 +54,6 @@ pub fn judge(read: &Read<'_>) -> Contents {
 }
 
 /// What bytes of no known mark are that were read at an offset; nothing if all are zero.
-#[must_use]
 pub fn unknown(offset: u64, bytes: &[u8]) -> Option<Contents> {
     let at = first_not_zero(bytes)?;
     let end = (at + 8).min(bytes.len());

@@ -20,7 +20,6 @@ pub(in crate::disk::contents) fn old_raid(size: u64) -> Option<u64> {
 
 /// Offset and length of the few places that tell a file system of ours, and the marks of what it
 /// may be a part of. The first begins at 0.
-#[must_use]
 pub fn of_marks(size: u64) -> Vec<(u64, u64)> {
     /// ext and xfs, LUKS, LVM, newer RAIDs, GPT.
     const FIRST: u64 = 20 * KIB;
@@ -47,7 +46,6 @@ pub fn of_marks(size: u64) -> Vec<(u64, u64)> {
 
 /// Begin and end of stretches of moderate length that have these places, which are in order: a disk
 /// answers one long read sooner than two short ones.
-#[must_use]
 pub fn stretches(places: &[(u64, u64)]) -> Vec<(u64, u64)> {
     const LONGEST: u64 = 128 * KIB;
     let mut stretches: Vec<(u64, u64)> = Vec::new();
@@ -62,7 +60,6 @@ pub fn stretches(places: &[(u64, u64)]) -> Vec<(u64, u64)> {
 }
 
 /// Offset and length of the disk's head and tail.
-#[must_use]
 pub fn edges(size: u64) -> [(u64, u64); 2] {
     let tail = TAIL.min(size);
     [(0, HEAD.min(size)), (size - tail, tail)]

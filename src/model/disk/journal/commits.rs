@@ -8,7 +8,6 @@ const EXT4_COMMITS: u64 = 5;
 const XFS_WRITES_ITS_LOG: u64 = 3000;
 
 /// Why a mount with these options, as the kernel shows them, writes its journal too seldom; nothing if it does not.
-#[must_use]
 pub fn come_too_late(super_options: &str) -> Option<String> {
     super_options.split(',').find_map(|option| {
         let seconds = option.strip_prefix("commit=").map(str::parse::<u64>);
@@ -22,7 +21,6 @@ pub fn come_too_late(super_options: &str) -> Option<String> {
 }
 
 /// The same of any xfs, by the kernel's setting for all of them: hundredths of a second.
-#[must_use]
 pub fn of_an_xfs_come_too_late(setting: &str) -> Option<String> {
     let is_soon = setting.parse().is_ok_and(|time: u64| time <= XFS_WRITES_ITS_LOG);
     (!is_soon).then(|| too_seldom(&format!("xfssyncd_centisecs={setting}")))

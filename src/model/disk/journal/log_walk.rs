@@ -84,14 +84,12 @@ impl JournalSuperblock {
     }
 
     /// How long its blocks are, which are the file system's.
-    #[must_use]
     pub fn block_size(&self) -> u64 {
         u64::from(self.block_size)
     }
 
     /// Where the one on the disk differs from this one in memory, but for what the kernel has in memory first:
     /// where the log begins, that there are revokes, and before the first transaction of a mount all features.
-    #[must_use]
     pub fn differs_at(&self, on_disk: &Self, is_before_the_first: bool) -> Option<usize> {
         let features = if is_before_the_first { &OF_THE_MOUNT[..] } else { &[] };
         let exempt = OF_THE_TAIL.iter().chain(features);
@@ -160,7 +158,6 @@ pub struct LogWalk {
 
 impl LogWalk {
     /// One that begins where the superblock says.
-    #[must_use]
     pub fn of(superblock: &JournalSuperblock) -> Self {
         let JournalSuperblock { sequence, start, .. } = *superblock;
         Self {
@@ -174,7 +171,6 @@ impl LogWalk {
     }
 
     /// The block of the journal that is to be read next; nothing at the end.
-    #[must_use]
     pub fn wants(&self) -> Option<u32> {
         (!self.is_over).then_some(self.at)
     }
@@ -222,7 +218,6 @@ impl LogWalk {
     }
 
     /// What was found, after the end.
-    #[must_use]
     pub fn end(self) -> LogEnd {
         LogEnd { next: self.next, beginnings: self.beginnings }
     }

@@ -51,7 +51,6 @@ const CHANGES_IN_MEMORY: [(usize, usize); 7] =
     [(0xc, 4), (0x10, 4), (0x88, 64), (0xe8, 4), (0x158, 4), (0x178, 8), (0x3fc, 4)];
 
 /// What tells one superblock from another, whatever of it the kernel changes in memory all the time.
-#[must_use]
 pub fn fingerprint(superblock: &[u8]) -> String {
     let mut told = superblock.to_vec();
     for (begin, length) in CHANGES_IN_MEMORY {
@@ -63,14 +62,12 @@ pub fn fingerprint(superblock: &[u8]) -> String {
 }
 
 /// The number of the first transaction that the kernel makes after a mount of this disk, which nothing has mounted.
-#[must_use]
 pub fn first_after_mount(disk: &DiskSight) -> u32 {
     // The one after the last is left out: no old block of the log may be taken for one of the new mount's.
     disk.log.next.wrapping_add(1)
 }
 
 /// The same of a disk that is mounted, and on which the kernel has finished so many; nothing if that cannot be told.
-#[must_use]
 pub fn first_of_mounted(disk: &DiskSight, finished: u32) -> Option<u32> {
     let is_told = disk.journal.start != 0 || finished > 0;
     is_told.then(|| disk.log.next.wrapping_sub(finished))
@@ -78,7 +75,6 @@ pub fn first_of_mounted(disk: &DiskSight, finished: u32) -> Option<u32> {
 
 /// Whether the count of transactions fits, which the kernel keeps by itself: on a disk that is mounted, and that
 /// nothing but this mount has written.
-#[must_use]
 pub fn count_fits(disk: &DiskSight, first: u32, finished: u32) -> bool {
     let next = first.wrapping_add(finished);
     // An empty log has the number before the next, or the next one itself after all was replayed.
@@ -90,7 +86,6 @@ pub fn count_fits(disk: &DiskSight, first: u32, finished: u32) -> bool {
 /// Compares a disk that came with what the kernel has, whose first transaction had this number. What the kernel writes to
 /// the superblock, once an hour and when it grows, goes to the journal first, and to its place half a minute later: there
 /// may stand one that was `seen` in memory before.
-#[must_use]
 pub fn compare(disk: &DiskSight, kernel: &KernelSight, first: u32, seen: &[String]) -> Sameness {
     let (Some(superblock), Some(journal), Some(finished)) =
         (&kernel.superblock, &kernel.journal, kernel.finished)

@@ -45,7 +45,6 @@ impl ExtSuperblock {
     }
 
     /// As it was read.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -66,7 +65,6 @@ impl ExtSuperblock {
         })
     }
 
-    #[must_use]
     pub fn uuid(&self) -> String {
         uuid_text(&self.bytes[UUID..UUID + 16])
     }
@@ -193,7 +191,6 @@ impl JournalBlocks {
     }
 
     /// Where a block of the journal stands on the disk, and how many follow it there, itself included.
-    #[must_use]
     pub fn at(&self, block: u32) -> Option<(u64, u32)> {
         self.runs.iter().find_map(|run| {
             let into = block.checked_sub(run.first).filter(|into| *into < run.count)?;

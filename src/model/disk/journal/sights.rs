@@ -24,7 +24,6 @@ pub enum JournalSights {
 
 impl JournalSights {
     /// The UUID of the file system on the disk.
-    #[must_use]
     pub fn uuid(&self) -> String {
         match self {
             Self::Ext4(disk, _) => disk.superblock.uuid(),
@@ -33,7 +32,6 @@ impl JournalSights {
     }
 
     /// Whether the kernel has it mounted.
-    #[must_use]
     pub fn is_mounted(&self) -> bool {
         match self {
             Self::Ext4(_, kernel) => kernel.finished.is_some(),
@@ -42,7 +40,6 @@ impl JournalSights {
     }
 
     /// The stretch of the disk whose writes are to be counted, in sectors: where it begins, and how many.
-    #[must_use]
     pub fn counted(&self) -> Option<(u64, u64)> {
         match self {
             Self::Ext4(..) => None,
@@ -51,7 +48,6 @@ impl JournalSights {
     }
 
     /// What a mount of this disk will be remembered by, which nothing has mounted. Of an xfs only the mount tells it.
-    #[must_use]
     pub fn before_mount(&self) -> Option<JournalMark> {
         match self {
             Self::Ext4(disk, _) => {
@@ -93,7 +89,6 @@ impl JournalSights {
 
     /// Whether both are of one moment, of a mount of which this is remembered, and whose superblocks were seen in
     /// memory.
-    #[must_use]
     pub fn compare(&self, mark: &JournalMark, superblocks: &[String]) -> Sameness {
         match (self, mark) {
             (Self::Ext4(disk, kernel), JournalMark::FirstTransaction(first)) => {
@@ -111,7 +106,6 @@ const OTHER_KIND: &str = "it has a file system of another kind than what was mou
 impl JournalSights {
     /// Of an ext4 that was mounted before transaction 101, or is not mounted: so many the kernel has finished, and the
     /// log on the disk ends before this one.
-    #[must_use]
     pub fn of_a_test(finished: Option<u32>, next: u32) -> Self {
         use super::one_moment::test_values::{disk, kernel};
         let begin = (next, 0);

@@ -76,7 +76,6 @@ pub struct LogRecord {
 
 impl LogSector {
     /// The cycle in which it was written, or that it was stamped with.
-    #[must_use]
     pub const fn cycle(&self) -> u32 {
         match self {
             Self::Inside(cycle) | Self::Stamp { cycle, .. } => *cycle,
@@ -94,7 +93,6 @@ pub struct LogStretch {
 
 impl LogStretch {
     /// Reads the bytes of a stretch that begins at this position, of the file system with these 16 bytes of UUID.
-    #[must_use]
     pub fn parse(bytes: &[u8], place: &LogPlace, begin: u64, uuid: &[u8]) -> Self {
         let count = bytes.len() / LENGTH;
         let sectors = (0..count).map(|number| {
@@ -104,14 +102,12 @@ impl LogStretch {
         Self { begin, sectors: sectors.collect() }
     }
 
-    #[must_use]
     pub fn at(&self, position: u64) -> Option<&LogSector> {
         let number = position.checked_sub(self.begin)?;
         usize::try_from(number).ok().and_then(|number| self.sectors.get(number))
     }
 
     /// The first position behind it.
-    #[must_use]
     pub fn end(&self) -> u64 {
         self.begin + self.sectors.len() as u64
     }

@@ -278,7 +278,6 @@ pub fn is_counted_still(mark: &XfsMark, first: &XfsKernel, then: &XfsKernel) -> 
 }
 
 /// Compares a disk that came with what the kernel tells, of whose mount this is remembered.
-#[must_use]
 pub fn compare_logs(sight: &XfsSight, mark: &XfsMark) -> Sameness {
     match difference(sight, mark) {
         Ok(()) => Sameness::Same,

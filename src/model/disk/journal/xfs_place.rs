@@ -45,25 +45,21 @@ pub struct LogPlace {
 impl LogPlace {
     /// A place in the log as one number that only grows: the log is written around and around, and each time
     /// is a cycle.
-    #[must_use]
     pub fn position_of(&self, (cycle, sector): (u32, u32)) -> u64 {
         u64::from(cycle) * self.sectors + u64::from(sector)
     }
 
     /// Where it stands on the disk, in sectors: the first one, and how many.
-    #[must_use]
     pub fn stretch(&self) -> (u64, u64) {
         (self.at / SECTOR, self.sectors)
     }
 
-    #[must_use]
     pub fn cycle_and_sector(&self, position: u64) -> (u64, u64) {
         (position / self.sectors, position % self.sectors)
     }
 }
 
 /// Whether a disk begins as one with an xfs does.
-#[must_use]
 pub fn is_xfs(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
