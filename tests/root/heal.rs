@@ -577,8 +577,11 @@ fn the_timer_puts_right_what_a_killed_heal_left_where_nothing_is_healed_any_more
     tuck_killed_at(&volume, "heal.tuck.shared");
     assert!(shared() > before);
     node.configure("[heal]\nmode = \"off\"");
-    node.verb(&["heal"]).unwrap();
-    assert_eq!(shared(), before);
+    // A child of the killed one may have the volume's lock for a moment; the timer comes again.
+    eventually("what it left is put right", || {
+        node.verb(&["heal"]).unwrap();
+        shared() == before
+    });
     still_fails(&mut container);
     node.configure("");
     node.must(volume.wait(""));
