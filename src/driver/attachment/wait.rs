@@ -3,7 +3,7 @@ use crate::attachment::attach;
 use crate::context::Context;
 use crate::guard::let_go_volumes;
 use crate::heal::{self, recovery};
-use crate::lookup::{alias, disk_numbers, find_disk};
+use crate::lookup::{alias, find_disk};
 use crate::model::cloud::attachment_state::Sharing;
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Result};
@@ -16,6 +16,7 @@ use crate::operation::Volume;
 use crate::ownership::mount_place::{belonging, strangers_on};
 use crate::ports::store::Locked;
 use crate::shield;
+use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -91,11 +92,7 @@ fn wait(cx: &Context<'_>, volume: &Volume, sharing: Sharing) -> Result<Device> {
 
 /// Whether mounts of the volume are here whose disk is gone. In doubt they are not.
 fn has_lost_its_disk(cx: &Context<'_>, id: &VolumeId) -> bool {
-    let table = cx.host.mounts.table();
-    table
-        .and_then(|table| disk_numbers::dead_numbers_of(cx, id, &table))
-        .is_ok_and(|dead| !dead.is_empty())
-        || shield::waits(cx, id)
+    !Snapshot::of(cx, Some(id)).dead_numbers().is_empty() || shield::waits(cx, id)
 }
 
 fn check_staged(
