@@ -35,20 +35,13 @@ impl FakeMounts {
         let table = |lines: &&[&str]| MountTable::parse(lines.join("\n").as_bytes()).unwrap();
         Self { tables: RefCell::new(readings.iter().map(table).collect()), ..Self::default() }
     }
-
-    fn now(&self) -> MountTable {
-        self.tables.borrow().front().cloned().unwrap_or_default()
-    }
 }
 
 impl Mounts for FakeMounts {
     fn table(&self) -> Result<MountTable> {
-        let now = self.now();
         let mut tables = self.tables.borrow_mut();
-        if tables.len() > 1 {
-            tables.pop_front();
-        }
-        Ok(now)
+        let now = if tables.len() > 1 { tables.pop_front() } else { tables.front().cloned() };
+        Ok(now.unwrap_or_default())
     }
 
     fn real_path(&self, target: &Target) -> Result<PathBuf> {
