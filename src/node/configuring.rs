@@ -366,7 +366,7 @@ pub(super) fn found(site: &Site, folder: &Path) -> Vec<String> {
     found
 }
 
-/// What a kubelet or a controller-manager was told by `--cloud-config`.
+/// The `--cloud-config` flag of a kubelet or a controller-manager, with what to type.
 fn told_cloud_config(proc: &Path, pid: u32, is_kubelet: bool) -> Option<String> {
     let process = process::folder(proc, pid);
     let arguments = process::arguments(&process);

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 fn wrong<'a>(what: &'a str, path: &'a Path) -> impl Fn(std::io::Error) -> Error + 'a {
     move |error| Error::io(format!("{what} {}", path.display()), &error)
 }
+
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }

@@ -15,6 +15,7 @@ pub(super) fn numbers(proc: &Path) -> Vec<u32> {
     pids.sort_unstable();
     pids
 }
+
 pub(super) fn folder(proc: &Path, pid: u32) -> PathBuf {
     proc.join(pid.to_string())
 }

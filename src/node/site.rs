@@ -193,6 +193,7 @@ impl Plugins {
     pub(super) fn driver_folder(&self) -> PathBuf {
         self.folder.join("incloud~disk")
     }
+
     pub(super) fn driver(&self) -> PathBuf {
         self.driver_folder().join("disk")
     }

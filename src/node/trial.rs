@@ -144,7 +144,7 @@ fn first_bytes(file: &Path) -> Vec<u8> {
     bytes
 }
 
-/// The same of this program: by its path it may not be there, in another root.
+/// The first bytes of this program, which may have no path in another root.
 fn own_header(site: &Site) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
     let _ = site.own.file.read_at(&mut bytes, 0);

@@ -43,7 +43,7 @@ impl Configured {
         }
     }
 
-    /// The same for whom a configuration that is broken is no error.
+    /// What cannot be seen, including a broken configuration, which is no error here.
     pub(super) fn all_unseen(&self) -> Vec<String> {
         let defaults = |error: &Error| {
             if self.is_hidden() {

@@ -17,7 +17,7 @@ pub(super) fn or_for_root(error: &Error, finding: Finding) -> Finding {
     finding
 }
 
-/// The same of one that is told as the error that it is.
+/// A check that failed: as root's task where that is why, else as the error.
 pub(super) fn not_looked_at(check: &'static str, error: Error) -> Finding {
     or_for_root(&error.clone(), Finding::not_looked_at(check, error))
 }

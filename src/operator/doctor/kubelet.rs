@@ -70,7 +70,7 @@ fn told(kubelet: &Kubelet) -> Finding {
     if let Some((path, Some(why))) = &kubelet.config {
         let error = Error::new(Kind::Host, format!("read {}: {why}", path.display()));
         let found = format!(
-            "process {} was told {} as its configuration, which cannot be read: {why}",
+            "process {} reads its configuration from {}, which cannot be read: {why}",
             kubelet.pid,
             path.display()
         );
