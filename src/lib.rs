@@ -9,6 +9,7 @@
 //! | [`cloud`] | clouds: `OpenStack`, and a local one | host, ports, model |
 //! | [`shield`] | the hooks by which I/O waits while a disk is away | driver, ports, model |
 //! | [`host`] | this machine: adapters to the kernel, and files | ports, model |
+//! | `udev` | what libudev tells of disks; a static driver is built without it | ports, model |
 //! | [`driver`] | every other decision about a volume; it reaches clouds and machines by the ports alone | ports, model |
 //! | [`ports`] | what the driver needs of a cloud and of a machine | model |
 //! | [`failpoints`] | steps at which a test build can be made to fail; every crate but the model marks its own | model |

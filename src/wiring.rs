@@ -30,6 +30,8 @@ use crate::node::kubelet::ConfiguredKubelet;
 use crate::ports::clock::Deadline;
 use crate::ports::cloud::Cloud;
 use crate::ports::host::Devices;
+#[cfg(feature = "udev")]
+use crate::ports::host::Udev;
 use crate::shield::MapShield;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -99,6 +101,15 @@ pub fn with_measured_context<T>(
     (done, Sample { refusals, heals, waits, gauges, ..Sample::default() })
 }
 
+/// The devices of this machine, with what libudev tells of them where this build has it.
+pub fn devices() -> SysfsDevices {
+    #[cfg(feature = "udev")]
+    let udev: Option<&dyn Udev> = Some(&incloud_disk_udev::Libudev);
+    #[cfg(not(feature = "udev"))]
+    let udev = None;
+    SysfsDevices::default().asking(udev)
+}
+
 fn with_context_that_counts<T>(
     setting: &Setting<'_>,
     counts: &CallCounts,
@@ -106,7 +117,7 @@ fn with_context_that_counts<T>(
 ) -> Result<T> {
     let config = setting.config;
     let (this_node, is_certain) = node_named(config)?;
-    let devices = SysfsDevices::default().allowing(&config.disks.transports);
+    let devices = devices().allowing(&config.disks.transports);
     let cloud = cloud(setting, (&this_node, is_certain), &devices)?;
     let run_dir = &config.paths.run_dir;
     let context = Context {

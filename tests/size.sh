@@ -6,7 +6,7 @@
 # `mod tests` in the others.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-readonly crates=(model failpoints ports host cloud driver shield node front)
+readonly crates=(model failpoints ports host udev cloud driver shield node front)
 
 # sources CRATE: its files without those of tests.
 sources() {

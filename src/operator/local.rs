@@ -5,7 +5,6 @@ use super::terminal::{printable, table_row, width_of};
 use crate::cli::{LocalVerb, TypedVolume, VolumeIdArgument};
 use crate::cloud::local::LocalCloud;
 use crate::configuration::{CloudKind, Config};
-use crate::host::devices::SysfsDevices;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::known_volume::KnownVolume;
@@ -23,7 +22,7 @@ pub fn run(verb: LocalVerb, config: &Config) -> Result<String> {
         return Err(Error::new(Kind::Config, format!("this machine is configured for {name}"))
             .hint("the local cloud needs [cloud] kind = \"local\""));
     }
-    let devices = SysfsDevices::default();
+    let devices = wiring::devices();
     let cloud = LocalCloud::new(&config.local.dir, &wiring::this_node(config)?, &devices)?;
     let deadline = Deadline::after(PATIENCE);
     match verb {

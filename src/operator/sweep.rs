@@ -17,7 +17,6 @@ use crate::driver::heal::recovery;
 use crate::driver::heal::sweep::{self, Swept};
 use crate::driver::mount::owed_marks;
 use crate::driver::report::survey;
-use crate::host::devices::SysfsDevices;
 use crate::host::worker::parent::Signals;
 use crate::host::{self, device_nodes, worker};
 use crate::log;
@@ -29,6 +28,7 @@ use crate::model::text::without_digits;
 use crate::ports::clock::Deadline;
 use crate::ports::host::Devices;
 use crate::supervisor::{self, PartPatience};
+use crate::wiring;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -387,7 +387,7 @@ impl NodeSweep<'_> {
         }
         let mut signals = Signals::of_the_end()?;
         // Subscribed before the look, so that no disk comes in between.
-        let mut events = SysfsDevices::default().watch();
+        let mut events = wiring::devices().watch();
         let mut last = Said::new();
         let mut put_off = BTreeSet::new();
         let mut repeat = Repeat::default();

@@ -27,8 +27,10 @@ use crate::model::shield::own_map::OwnMap;
 use crate::model::timestamp::Uptime;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::File;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,6 +53,33 @@ pub trait Events {
     fn wait(&mut self, at_most: Duration);
     /// Also returns when this file can be read; answers whether something about disks changed.
     fn wait_beside(&mut self, at_most: Duration, other: BorrowedFd<'_>) -> bool;
+}
+
+/// What libudev tells of disks. All of it is a hint: a disk is proven by sysfs alone.
+pub trait Udev: fmt::Debug {
+    /// Events that udevd sends when its rules are through.
+    fn monitor(&self) -> io::Result<Box<dyn UdevMonitor>>;
+    /// The disks that udev's database knows under one of these serials.
+    fn disks_with_serial(&self, serials: &[&str]) -> io::Result<Vec<DeviceNumber>>;
+    /// What the database has of a disk.
+    fn disk(&self, number: DeviceNumber) -> Option<UdevDisk>;
+}
+
+/// A subscription to udevd's events.
+pub trait UdevMonitor: AsFd {
+    /// Takes what has come; says whether there was anything.
+    fn drain(&self) -> bool;
+}
+
+/// A disk in udev's database.
+#[derive(Debug)]
+pub struct UdevDisk {
+    /// Its folder in sysfs.
+    pub sysfs: PathBuf,
+    /// Whether udevd's rules for it are through.
+    pub is_initialized: bool,
+    pub shown: Vec<Shown>,
+    pub links: Vec<PathBuf>,
 }
 
 /// The proof that a device is the volume's disk, as of now. Whatever may change the disk takes it, so that the next

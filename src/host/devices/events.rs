@@ -6,7 +6,7 @@
 //! says ENOBUFS), so every wait is short: the caller looks again anyway.
 
 use super::udevd;
-use crate::ports::host::Events;
+use crate::ports::host::{Events, Udev, UdevMonitor};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::socket::{
@@ -26,19 +26,17 @@ const LONGEST_EVENT: usize = 8192;
 pub(super) struct DiskEvents {
     kernel: Option<OwnedFd>,
     links: Option<Inotify>,
-    #[cfg(feature = "udev")]
-    udev: Option<super::udev::Monitor>,
+    udev: Option<Box<dyn UdevMonitor>>,
 }
 
 impl DiskEvents {
     /// Subscribes to what can be had; what cannot is made up for by looking again.
-    pub(super) fn subscribe(by_id: &Path) -> Self {
+    pub(super) fn subscribe(by_id: &Path, udev: Option<&dyn Udev>) -> Self {
         let udevd_runs = udevd::runs();
         Self {
             kernel: kernel_socket().ok(),
             links: if udevd_runs { None } else { watch_folder(by_id).ok() },
-            #[cfg(feature = "udev")]
-            udev: if udevd_runs { super::udev::Monitor::start().ok() } else { None },
+            udev: udev.filter(|_| udevd_runs).and_then(|udev| udev.monitor().ok()),
         }
     }
 
@@ -46,7 +44,6 @@ impl DiskEvents {
         let mut all: Vec<BorrowedFd<'_>> = Vec::new();
         all.extend(self.kernel.as_ref().map(AsFd::as_fd));
         all.extend(self.links.as_ref().map(AsFd::as_fd));
-        #[cfg(feature = "udev")]
         all.extend(self.udev.as_ref().map(AsFd::as_fd));
         all
     }
@@ -73,7 +70,6 @@ impl DiskEvents {
                 about_disks = true;
             }
         }
-        #[cfg(feature = "udev")]
         if let Some(udev) = &self.udev {
             about_disks |= udev.drain();
         }
@@ -165,12 +161,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let by_id = folder.path().join("by-id");
         let inotify = watch_folder(&by_id).unwrap();
-        let mut events = DiskEvents {
-            kernel: None,
-            links: Some(inotify),
-            #[cfg(feature = "udev")]
-            udev: None,
-        };
+        let mut events = DiskEvents { kernel: None, links: Some(inotify), udev: None };
         assert!(!events.drain());
         std::fs::create_dir(&by_id).unwrap();
         let begin = Instant::now();

@@ -10,18 +10,14 @@ pub mod garbage;
 mod links;
 mod sysfs;
 mod transport;
-#[cfg(feature = "udev")]
-mod udev;
 mod udevd;
 
 use self::events::DiskEvents;
 use self::sysfs::{DiskFolder, Sysfs};
 use super::{device_mapper, device_nodes, kernel, mount_tables};
 use crate::failpoints;
-#[cfg(feature = "udev")]
-use crate::model::disk::device::UdevEntry;
 use crate::model::disk::device::{
-    Connection, Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown,
+    Connection, Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown, UdevEntry,
 };
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::disk::transport::{Admission, Transports};
@@ -29,7 +25,7 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mountinfo::MountTable;
 use crate::model::mount::staleness::{Doubt, Presence};
-use crate::ports::host::{Devices, Events, Held};
+use crate::ports::host::{Devices, Events, Held, Udev, UdevDisk};
 use std::any::Any;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -41,6 +37,7 @@ pub struct SysfsDevices {
     sysfs: Sysfs,
     by_id: PathBuf,
     transports: Transports,
+    udev: Option<&'static dyn Udev>,
 }
 
 impl Default for SysfsDevices {
@@ -69,13 +66,19 @@ pub fn may_be_a_volume(disk: &fs::File) -> Option<String> {
 impl SysfsDevices {
     /// Devices below other roots than `/sys` and `/dev/disk/by-id`, for tests.
     pub fn at(sysfs: PathBuf, by_id: PathBuf) -> Self {
-        Self { sysfs: Sysfs::at(sysfs), by_id, transports: Transports::default() }
+        Self { sysfs: Sysfs::at(sysfs), by_id, transports: Transports::default(), udev: None }
     }
 
     /// The same with the transports that the configuration allows.
     #[must_use]
     pub fn allowing(self, transports: &Transports) -> Self {
         Self { transports: transports.clone(), ..self }
+    }
+
+    /// The same with what libudev tells.
+    #[must_use]
+    pub fn asking(self, udev: Option<&'static dyn Udev>) -> Self {
+        Self { udev, ..self }
     }
 
     /// How a disk is connected, and whether a volume's disk may be.
@@ -99,10 +102,10 @@ impl SysfsDevices {
 
     /// Leaves a new disk to udevd first, so that the two do not open it at once. The static driver, which lives in
     /// containers, cannot ask.
-    #[cfg_attr(not(feature = "udev"), allow(unused_variables, clippy::unused_self))]
     fn wait_for_udevd(&self, device: &Device) {
-        #[cfg(feature = "udev")]
-        udev::wait_until_processed(device, || self.watch());
+        if let Some(udev) = self.udev {
+            udevd::wait_until_processed(udev, device, || self.watch());
+        }
     }
 
     /// An error if the disk of that number is no longer the one that was proven.
@@ -305,7 +308,7 @@ impl Devices for SysfsDevices {
     }
 
     fn watch(&self) -> Box<dyn Events> {
-        Box::new(DiskEvents::subscribe(&self.by_id))
+        Box::new(DiskEvents::subscribe(&self.by_id, self.udev))
     }
 
     fn leads_to(&self, link: &Path, node: &Path) -> bool {
@@ -320,23 +323,20 @@ impl Devices for SysfsDevices {
         links::all(&self.sysfs, wanted, &self.possible_links(wanted, own_link))
     }
 
-    #[cfg(feature = "udev")]
     fn udev_says(&self, wanted: &Identity) -> Vec<String> {
         self.known_to_udev(wanted, |_, _| true)
     }
 
-    #[cfg(feature = "udev")]
     fn udev_entry(&self, wanted: &Identity, number: DeviceNumber) -> Option<UdevEntry> {
-        let others = || {
-            self.known_to_udev(wanted, |other, shown| {
-                other != number && wanted.proven_by(shown).is_none()
-            })
-        };
-        udev::entry(self.sysfs.root(), wanted, number, others)
+        let is_here = |disk: &UdevDisk| udevd::runs() && disk.sysfs.starts_with(self.sysfs.root());
+        let disk = self.udev?.disk(number).filter(is_here)?;
+        let others = self.known_to_udev(wanted, |other, shown| {
+            other != number && wanted.proven_by(shown).is_none()
+        });
+        Some(UdevEntry::new(wanted, disk.is_initialized, &disk.shown, disk.links, &others))
     }
 }
 
-#[cfg(feature = "udev")]
 impl SysfsDevices {
     /// The disks that udev knows under a volume's serial and that pass, each with what it shows in sysfs.
     fn known_to_udev(
@@ -344,7 +344,7 @@ impl SysfsDevices {
         wanted: &Identity,
         passes: impl Fn(DeviceNumber, &[Shown]) -> bool,
     ) -> Vec<String> {
-        let Identity::Serial(id) = wanted else { return Vec::new() };
+        let (Identity::Serial(id), Some(udev)) = (wanted, self.udev) else { return Vec::new() };
         let described = |number| {
             let told = match self.sysfs.numbered(number) {
                 Ok(Some(folder)) => {
@@ -362,7 +362,8 @@ impl SysfsDevices {
             };
             Some(told)
         };
-        udev::disks_with_serial(id).unwrap_or_default().into_iter().filter_map(described).collect()
+        let known = udev.disks_with_serial(&[id.virtio_serial(), id.as_str()]).unwrap_or_default();
+        known.into_iter().filter_map(described).collect()
     }
 }
 

@@ -77,7 +77,6 @@ impl Sysfs {
         Self { root, moment: Rc::default() }
     }
 
-    #[cfg(feature = "udev")]
     pub(super) fn root(&self) -> &Path {
         &self.root
     }

@@ -2,7 +2,6 @@
 //! upgrade or another configuration leaves them unused.
 
 use crate::configuration::{CloudKind, Config};
-use crate::host::devices::SysfsDevices;
 use crate::host::records::RecordFiles;
 use crate::model::disk::device::{Device, Identity, Shown};
 use crate::model::disk::transport::Admission;
@@ -10,6 +9,7 @@ use crate::model::ids::{VolumeId, shows_a_uuid};
 use crate::model::report::finding::Finding;
 use crate::ports::host::Devices;
 use crate::ports::store::Records as _;
+use crate::wiring;
 
 pub(super) const CHECK: &str = "transports";
 
@@ -18,7 +18,7 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
     if config.cloud.kind == Some(CloudKind::Local) {
         return Vec::new();
     }
-    let devices = SysfsDevices::default().allowing(&config.disks.transports);
+    let devices = wiring::devices().allowing(&config.disks.transports);
     let strangers = match devices.strangers() {
         Ok(strangers) => strangers,
         Err(error) => return vec![Finding::not_looked_at(CHECK, error)],
