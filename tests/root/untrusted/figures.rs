@@ -22,18 +22,18 @@ fn attack(node: &Node, name: &str) -> Attack {
         "none" => Attack::Descriptors { processes: 1, each: 10, of: None },
         "processes stuck in `execve`" => stuck(if is_full { 1000 } else { 20 })(node),
         "namespaces of 2,200 mounts" => {
-            Attack::Namespaces { count: if is_full { 1600 } else { 200 }, mounts: 2200 }
+            Attack::Namespaces { count: if is_full { 1600 } else { 100 }, mounts: 2200 }
         }
         "long lines of mount tables" => {
             Attack::LongLines { count: if is_full { 1600 } else { 300 }, mounts: 64 }
         }
         "millions of descriptors" => {
             let of = None;
-            Attack::Descriptors { processes: if is_full { 120 } else { 30 }, each: 20_000, of }
+            Attack::Descriptors { processes: if is_full { 120 } else { 10 }, each: 20_000, of }
         }
         "open files of the volume" => {
             let of = Some(deep_file(node));
-            Attack::Descriptors { processes: if is_full { 120 } else { 30 }, each: 20_000, of }
+            Attack::Descriptors { processes: if is_full { 120 } else { 10 }, each: 20_000, of }
         }
         "a lock on a mount namespace" => Attack::LockNamespace,
         _ => unreachable!("{name}"),
