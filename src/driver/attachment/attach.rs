@@ -8,6 +8,7 @@ use crate::guard::{self, let_go_volumes};
 use crate::lookup::attachment_view::{self, Asking, Trust, is_settled, no_server, not_done};
 use crate::lookup::{alias, locking};
 use crate::model::cloud::attachment_state::{AttachmentState, Mapping, Sharing, VolumePhase};
+use crate::model::cloud::next_step::{AttachStep, attach_step};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::report::tear_down::TearDown;
@@ -18,10 +19,6 @@ use crate::ports::store::Change;
 use crate::{failpoints, heal};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-
-/// How often an attach is asked for: the cloud takes a request and undoes it later when its host
-/// cannot do it.
-const TRIES: u32 = 2;
 
 /// What a person does who wants several servers to have a volume.
 const SHARE: &str = "the cloud would allow it, but no file system survives two writers: with the \
@@ -167,7 +164,7 @@ fn try_attach(
 ) -> Result<CloudVolume> {
     let CloudWait { cx, server, .. } = *wait;
     let mut taken_over = false;
-    let judge = |wait: &CloudWait<'_>| {
+    let judge = |wait: &CloudWait<'_>, _| {
         // What this call asked for and the volume lists, the servers' side has made.
         let trust = match wait {
             CloudWait { tries: 0, .. } => Trust::Both,
@@ -177,30 +174,15 @@ fn try_attach(
         attachment_view::attachment_state(cx, &wait.state, server, trust)
     };
     let decide = |wait: &mut CloudWait<'_>, situation| {
-        match situation {
-            AttachmentState::Attached | AttachmentState::AttachedBusy => {
+        match attach_step(situation, wait.progress(), sharing, taken_over) {
+            AttachStep::Done => {
                 attachment_view::forget_answers(cx, &volume.id);
                 if situation == AttachmentState::Attached {
                     wait.note_pace(Change::Attach);
                 }
                 return Ok(ControlFlow::Break(wait.state.clone()));
             }
-            AttachmentState::Elsewhere if taken_over && !wait.settle.over() => {}
-            AttachmentState::Elsewhere => {
-                takeover::take_over(cx, &wait.state, server)?;
-                taken_over = true;
-                wait.settle_again();
-            }
-            AttachmentState::Shareable if sharing == Sharing::Alone => {
-                return Err(takeover::elsewhere(cx, &wait.state, server)?.hint(SHARE));
-            }
-            AttachmentState::Unusable => return Err(attachment_view::unusable(cx, &wait.state)),
-            AttachmentState::Free | AttachmentState::Shareable
-                if wait.tries == 0 || wait.settle.over() =>
-            {
-                if wait.tries == TRIES {
-                    return Err(undone(volume, server, wait.refusal.clone()));
-                }
+            AttachStep::Ask => {
                 // Two servers may not both come to have it: the other's request is waited for.
                 let rival = open_requests::open_request_elsewhere(cx, &wait.state, server);
                 wait.awaited = rival.filter(|_| sharing == Sharing::Alone);
@@ -208,7 +190,17 @@ fn try_attach(
                     ask_to_attach(wait, volume, attempt)?;
                 }
             }
-            AttachmentState::Ghost if wait.settle.over() => {
+            AttachStep::TakeOver => {
+                takeover::take_over(cx, &wait.state, server)?;
+                taken_over = true;
+                wait.settle_again();
+            }
+            AttachStep::RefuseToShare => {
+                return Err(takeover::elsewhere(cx, &wait.state, server)?.hint(SHARE));
+            }
+            AttachStep::RefuseUnusable => return Err(attachment_view::unusable(cx, &wait.state)),
+            AttachStep::RefuseUndone => return Err(undone(volume, server, wait.refusal.clone())),
+            AttachStep::AwaitRequest => {
                 wait.awaited = open_requests::open_request_of(cx, &wait.state, server);
                 if wait.awaited.is_none() {
                     return Err(attachment_view::ghost(cx, &wait.state, server));
@@ -217,19 +209,8 @@ fn try_attach(
                 attempt.is_open = true;
                 wait.settle_again();
             }
-            AttachmentState::Forgotten | AttachmentState::ServerGone if wait.settle.over() => {
-                takeover::take_over(cx, &wait.state, server)?;
-                wait.settle_again();
-            }
-            AttachmentState::Free
-            | AttachmentState::Shareable
-            | AttachmentState::Ghost
-            | AttachmentState::Forgotten
-            | AttachmentState::ServerGone => {}
-            AttachmentState::Attaching
-            | AttachmentState::Detaching
-            | AttachmentState::Busy
-            | AttachmentState::BusyElsewhere => wait.settle_again(),
+            AttachStep::Wait => {}
+            AttachStep::WaitLonger => wait.settle_again(),
         }
         Ok(ControlFlow::Continue(()))
     };

@@ -4,6 +4,7 @@ use crate::attachment::open_requests::OpenRequest;
 use crate::context::Context;
 use crate::lookup::attachment_view::{self, after_all, in_time};
 use crate::model::cloud::attachment_state::AttachmentState;
+use crate::model::cloud::next_step::Progress;
 use crate::model::error::{Error, Result};
 use crate::model::ids::ServerId;
 use crate::model::pauses::Looks;
@@ -20,10 +21,9 @@ pub(super) struct CloudWait<'a> {
     /// The volume as it was seen last.
     pub(super) state: CloudVolume,
     /// Until when the cloud may show nothing of a request, or contradict itself.
-    pub(super) settle: Deadline,
+    settle: Deadline,
     looks: Looks,
     looked: Instant,
-    pub(super) last: Option<AttachmentState>,
     /// How often this call asked for the change.
     pub(super) tries: u32,
     asked: Option<Instant>,
@@ -42,7 +42,6 @@ impl<'a> CloudWait<'a> {
             settle: attachment_view::settle(cx),
             looks: attachment_view::looks(cx),
             looked: Instant::now(),
-            last: None,
             tries: 0,
             asked: None,
             refusal: None,
@@ -50,20 +49,21 @@ impl<'a> CloudWait<'a> {
         }
     }
 
-    /// Judges what is seen and decides, until a decision breaks. Answers nothing if the time is over before, and
-    /// what `gone` says if the volume does not exist any more.
+    /// Judges what is seen, which `judge` may compare with the look before, and decides, until a decision breaks.
+    /// Answers nothing if the time is over before, and what `gone` says if the volume does not exist any more.
     pub(super) fn until<T>(
         &mut self,
-        judge: impl Fn(&Self) -> Result<AttachmentState>,
+        judge: impl Fn(&Self, Option<AttachmentState>) -> Result<AttachmentState>,
         mut decide: impl FnMut(&mut Self, AttachmentState) -> Result<ControlFlow<T>>,
         gone: impl FnOnce() -> Result<T>,
     ) -> Result<Option<T>> {
         let cx = self.cx;
+        let mut last = None;
         loop {
-            let Some(situation) = self.seen(in_time(cx, || judge(self)))? else {
+            let Some(situation) = self.seen(in_time(cx, || judge(self, last)))? else {
                 return Ok(None);
             };
-            if self.last.replace(situation) != Some(situation) {
+            if last.replace(situation) != Some(situation) {
                 let (volume, server, status) =
                     (&self.state.id, self.server, &self.state.status.word);
                 tracing::info!(%volume, %server, status, ?situation, "looked");
@@ -93,6 +93,10 @@ impl<'a> CloudWait<'a> {
             Err(error) => Err(after_all(&self.state, self.refusal.as_ref(), error)),
             look => look,
         }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        Progress { tries: self.tries, is_settled: self.settle.over() }
     }
 
     /// Something was done that the cloud needs time to show.

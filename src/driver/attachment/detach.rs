@@ -10,6 +10,7 @@ use crate::heal::recovery;
 use crate::lookup::attachment_view::{self, Asking, Trust, not_done};
 use crate::lookup::{disk_numbers, locking};
 use crate::model::cloud::attachment_state::{AttachmentState, Mapping, VolumePhase};
+use crate::model::cloud::next_step::{DetachStep, detach_step};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use crate::model::report::tear_down::TearDown;
@@ -20,9 +21,6 @@ use crate::shield;
 use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-
-/// A guest that does not let go makes the cloud roll a detach back: it is asked once more.
-const TRIES: u32 = 2;
 
 /// Whether a person gave up what the guard protects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,31 +134,14 @@ fn make_detached(
         {
             return Err(attached_anew(&wait.state.id, server));
         }
-        match situation {
-            AttachmentState::Attached if wait.tries == 0 || wait.settle.over() => {
-                if wait.tries == TRIES {
-                    return Err(kept(&wait.state.id, server, wait.refusal.clone()));
-                }
-                wait.tries += 1;
-                wait.refusal = ask_to_detach(cx, &wait.state, server, node, force)?;
-                wait.has_asked(Change::Detach);
-                failpoints::step("detach.requested");
-            }
-            _ if wait.tries > 0 && situation.is_elsewhere() => {
+        match detach_step(situation, wait.progress()) {
+            DetachStep::Done => {
                 if wait.refusal.is_none() {
                     wait.note_pace(Change::Detach);
                 }
                 return Ok(ControlFlow::Break((Outcome::Done, Some(wait.state.clone()))));
             }
-            // Not at this server by either account. What the cloud is busy with may still come
-            // here, and is given a moment.
-            AttachmentState::Free
-            | AttachmentState::Elsewhere
-            | AttachmentState::Shareable
-            | AttachmentState::Unusable
-            | AttachmentState::BusyElsewhere
-                if situation != AttachmentState::BusyElsewhere || wait.settle.over() =>
-            {
+            DetachStep::NotThere => {
                 let open = open_requests::open_request_of(cx, &wait.state, server);
                 if wait.tries > 0 || open.is_none() {
                     let (id, state) = (&wait.state.id, &wait.state);
@@ -171,7 +152,16 @@ fn make_detached(
                 }
                 wait.awaited = open;
             }
-            AttachmentState::Ghost if wait.settle.over() => {
+            DetachStep::Ask => {
+                wait.tries += 1;
+                wait.refusal = ask_to_detach(cx, &wait.state, server, node, force)?;
+                wait.has_asked(Change::Detach);
+                failpoints::step("detach.requested");
+            }
+            DetachStep::RefuseUndone => {
+                return Err(kept(&wait.state.id, server, wait.refusal.clone()));
+            }
+            DetachStep::AwaitRequest => {
                 // The block service may only be slow to list an attach that is under way.
                 let open = open_requests::open_request_of(cx, &wait.state, server);
                 if wait.tries > 0 || open.is_none() {
@@ -180,15 +170,11 @@ fn make_detached(
                 wait.awaited = open;
                 wait.settle_again();
             }
-            AttachmentState::Forgotten | AttachmentState::ServerGone if wait.settle.over() => {
+            DetachStep::RefuseContradiction => {
                 return Err(attachment_view::contradiction(cx, &wait.state, server));
             }
-            AttachmentState::Attaching
-            | AttachmentState::AttachedBusy
-            | AttachmentState::Detaching
-            | AttachmentState::Busy => wait.settle_again(),
-            // Given a moment to come right by itself.
-            _ => {}
+            DetachStep::Wait => {}
+            DetachStep::WaitLonger => wait.settle_again(),
         }
         Ok(ControlFlow::Continue(()))
     };
@@ -202,7 +188,7 @@ fn make_detached(
 }
 
 /// What both sides of the cloud say now.
-fn judge_state(wait: &CloudWait<'_>) -> Result<AttachmentState> {
+fn judge_state(wait: &CloudWait<'_>, last: Option<AttachmentState>) -> Result<AttachmentState> {
     let CloudWait { cx, server, .. } = *wait;
     // The servers' side is asked to end the attachment: it then says if it has none.
     let trust = match &wait.refusal {
@@ -211,7 +197,7 @@ fn judge_state(wait: &CloudWait<'_>) -> Result<AttachmentState> {
         _ => Trust::Listing,
     };
     let now = attachment_view::attachment_state(cx, &wait.state, server, trust)?;
-    if wait.last == Some(now) { Ok(now) } else { or_offloaded(cx, now, server) }
+    if last == Some(now) { Ok(now) } else { or_offloaded(cx, now, server) }
 }
 
 /// An attach to a server without a host never finishes: the volume stays reserved, and is asked back as if it was
