@@ -12,7 +12,6 @@ use crate::model::cloud::next_step::{AttachStep, attach_step};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::{NodeName, ServerId, VolumeId};
 use crate::model::report::tear_down::TearDown;
-use crate::mount::sole_writer;
 use crate::operation::{Outcome, Volume};
 use crate::ports::cloud::CloudVolume;
 use crate::ports::store::Change;
@@ -74,7 +73,7 @@ fn attach_to(
     sharing: Sharing,
 ) -> Result<Outcome> {
     let state = attachment_view::existing(cx, &volume.id)?;
-    let (marks, is_shareable) = (Marks::of(&state, server), state.is_shareable);
+    let marks = Marks::of(&state, server);
     let outcome = if is_settled(&state, server) && is_mapped(cx, &state, server, is_here)? {
         open_requests::record_pair(cx, volume, &state)?;
         if has_note_of(&state, server) {
@@ -82,14 +81,13 @@ fn attach_to(
             open_requests::record_tenure(cx, volume, &state, server)?;
             open_requests::end_request(cx, volume);
         }
-        alias::remember_name(cx, volume);
+        remember(cx, volume, &state);
         Outcome::Already
     } else {
         make_attached(cx, volume, server, sharing, &state)?;
         Outcome::Done
     };
     if is_here {
-        sole_writer::remember_sharing(cx, &volume.id, is_shareable);
         remote_mark::forget_lost_mark(cx, &volume.id, marks);
         heal::heal_when_it_shows(cx, volume);
     }
@@ -227,7 +225,7 @@ fn ask_to_attach(wait: &mut CloudWait<'_>, volume: &Volume, attempt: &mut Attemp
     let CloudWait { cx, server, .. } = *wait;
     open_requests::note_request(cx, volume, &wait.state, server)?;
     remote_mark::end_mark_of_before(cx, &wait.state, server);
-    alias::remember_name(cx, volume);
+    remember(cx, volume, &wait.state);
     failpoints::step("attach.named");
     attempt.is_noted = cx.cloud.capabilities().keeps_marks;
     wait.tries += 1;
@@ -236,6 +234,18 @@ fn ask_to_attach(wait: &mut CloudWait<'_>, volume: &Volume, attempt: &mut Attemp
     wait.has_asked(Change::Attach);
     failpoints::step("attach.requested");
     Ok(())
+}
+
+/// Remembers the name, for a call that is given no more, and whether the cloud would give the volume to several
+/// servers, for a mount while the cloud is silent.
+fn remember(cx: &Context<'_>, volume: &Volume, state: &CloudVolume) {
+    let remembered = cx.store.records.update(&volume.id, |record| {
+        record.name = volume.name.clone().or(record.name.take());
+        record.mark.is_shareable = Some(state.is_shareable);
+    });
+    if let Err(error) = remembered {
+        tracing::debug!(volume = %volume.id, %error, "its name, and whether it can be shared, are not remembered");
+    }
 }
 
 /// Asks for the attachment. An answer that leaves open what happened is no error here: the

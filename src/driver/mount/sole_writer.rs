@@ -124,7 +124,7 @@ fn sole_writer_by_memory(
 
 /// Remembers whether the cloud would give the volume to several servers. The caller holds the
 /// volume's lock.
-pub(crate) fn remember_sharing(cx: &Context<'_>, id: &VolumeId, is_shareable: bool) {
+fn remember_sharing(cx: &Context<'_>, id: &VolumeId, is_shareable: bool) {
     let is_shareable = Some(is_shareable);
     if cx.store.records.load(id).mark.is_shareable == is_shareable {
         return;
