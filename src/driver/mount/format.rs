@@ -13,8 +13,9 @@ use crate::model::advice::{Remedy, advise};
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::Device;
 use crate::model::disk::formatting::FormatRequester;
+use crate::model::disk::mountable::{DiskHolds, file_system_uuid, not_ours};
 use crate::model::error::{Error, Kind, Result};
-use crate::model::ids::{VolumeId, is_uuid};
+use crate::model::ids::VolumeId;
 use crate::model::mount::mount_options::MkfsOptions;
 use crate::model::record::{DiskMoment, Formatting, VolumeRecord};
 use crate::model::text::shown;
@@ -36,16 +37,6 @@ pub struct OnDisk {
     pub was_mounted: bool,
     /// What speaks against a new file system, besides what stands on the disk.
     pub objections: Vec<String>,
-}
-
-/// What stands on a volume's disk, as far as a new file system is concerned.
-pub(crate) enum DiskHolds {
-    /// A file system to mount.
-    FileSystem(FileSystem),
-    /// Nothing.
-    Blank,
-    /// Anything else, also what an interrupted mkfs of ours left, in words.
-    NotOurs(String),
 }
 
 /// Judges the disk, for mounts and for people alike. Only what this calls blank is formatted without a
@@ -98,7 +89,7 @@ pub fn keep(cx: &Context<'_>, volume: &Volume, uuid: &str) -> Result<OnDisk> {
     let before = what_is_on(cx, volume)?;
     must_be_allowed(&volume.id, &before.disk)?;
     let DiskHolds::FileSystem(found) = found_on(cx, volume, &before.disk)? else {
-        return Err(not_ours(volume, &before.disk, &before.contents));
+        return Err(not_ours(&volume.id, &before.disk, &before.contents));
     };
     if found.uuid != uuid {
         return Err(Error::refused(format!(
@@ -176,7 +167,7 @@ pub(crate) fn format_blank(
     let consent = format_consent::consent(cx, &volume.id, disk, FormatRequester::Mount)?;
     // Bytes that we did not look at may be known to others; what they do not find proves nothing.
     if let Some(other) = cx.host.file_systems.second_opinion(&volume.id, disk, cx.deadline)? {
-        return Err(not_ours(volume, disk, &format!("{other}, by the word of blkid")));
+        return Err(not_ours(&volume.id, disk, &format!("{other}, by the word of blkid")));
     }
     let new = new_file_system(&volume.id, kind, options);
     rehearse(cx, disk, &new)?;
@@ -237,7 +228,9 @@ fn format(
 fn refuse_changed(cx: &Context<'_>, volume: &Volume, disk: &Device) -> Result<()> {
     match cx.host.file_systems.look(disk, cx.deadline)? {
         Contents::Blank => Ok(()),
-        other => Err(not_ours(volume, disk, &format!("{other}, which was not there a moment ago"))),
+        other => {
+            Err(not_ours(&volume.id, disk, &format!("{other}, which was not there a moment ago")))
+        }
     }
 }
 
@@ -282,29 +275,6 @@ fn interrupted_on<'a>(record: &'a VolumeRecord, disk: &DiskMoment) -> Option<&'a
     let formatting = record.disk.formatting.as_ref()?;
     // Without the kernel's count a disk that left and came back looks like one that stayed.
     (formatting.disk == *disk && disk.sequence.is_some()).then_some(formatting)
-}
-
-/// The UUID that a file system of this volume gets: the id itself where that is a UUID, else a
-/// hash of it (FNV-1a, 128 bits) in the form of a custom UUID. So contents can be matched to
-/// their volume later.
-pub(crate) fn file_system_uuid(id: &VolumeId) -> String {
-    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    let text = id.as_str();
-    if is_uuid(text) {
-        return text.to_lowercase();
-    }
-    let hash = text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
-    uuid::Builder::from_custom_bytes(hash.to_be_bytes()).into_uuid().to_string()
-}
-
-/// The refusal to format, with the way out.
-pub(crate) fn not_ours(volume: &Volume, disk: &Device, what: &str) -> Error {
-    let (name, id) = (&disk.kernel_name, &volume.id);
-    Error::refused(format!("{name} holds {what}")).hint(advise(
-        "only a blank disk is formatted; if the data may go: {} (shows what is there first)",
-        [Remedy::Format.of(id)],
-    ))
 }
 
 #[cfg(test)]

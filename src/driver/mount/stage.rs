@@ -7,19 +7,18 @@ use crate::heal::file_system_check::{self, next_count};
 use crate::heal::{self, recovery};
 use crate::lookup::find_disk::{self, must_be_allowed};
 use crate::lookup::{alias, disk_numbers, locking, memory};
-use crate::model::advice::{Remedy, advise};
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
-use crate::model::disk::device::{Device, Proof};
-use crate::model::disk::formatting::leaves_room;
+use crate::model::disk::device::Device;
+use crate::model::disk::mountable::{Facts, Preparation, file_system_uuid, not_ours, prepare};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::layout::StageTarget;
 use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
 use crate::model::policy::ShieldMode;
-use crate::model::record::{Staged, VolumeRecord};
+use crate::model::record::{LastFileSystem, Staged};
 use crate::model::report::tear_down::TearDown;
 use crate::model::text::shown;
-use crate::mount::format::{self, DiskHolds, file_system_uuid, not_ours};
+use crate::mount::format;
 use crate::mount::sole_writer;
 use crate::operation::{Outcome, Volume, moment};
 use crate::ownership::mount_place::{self, belonging, belongs_now};
@@ -168,51 +167,34 @@ fn file_system_on(
     options: &StageOptions,
     attachment: Option<&str>,
 ) -> Result<FileSystem> {
-    let wished = options.file_system;
+    let StageOptions { untouched, mount_options, mkfs_options, .. } = options;
     if let Some(verdict) = cx.host.file_systems.await_check(&volume.id, disk, cx.deadline)? {
         return Err(verdict);
     }
-    let found = match format::found_on(cx, volume, disk)? {
-        DiskHolds::FileSystem(found) => found,
-        DiskHolds::NotOurs(what) => return Err(not_ours(volume, disk, &what)),
-        DiskHolds::Blank if options.untouched => {
-            return Err(Error::refused(format!(
-                "{} is blank, and the volume is shared: it may not be written to",
-                disk.kernel_name
-            ))
-            .hint("use the volume without the option share first, so that it gets its data"));
-        }
-        DiskHolds::Blank => {
-            let kind = wished.unwrap_or(FsType::Ext4);
-            // One that could not be mounted is not made either.
-            options.mount_options.check(kind)?;
-            return format::format_blank(cx, volume, disk, kind, &options.mkfs_options);
-        }
+    let holds = format::found_on(cx, volume, disk)?;
+    let last = cx.store.records.load(&volume.id).disk.file_system;
+    let is_same = |last: &&LastFileSystem| last.is_same_attachment(attachment, &moment(cx, disk));
+    let facts = Facts {
+        volume: &volume.id,
+        disk,
+        wished: options.file_system,
+        untouched: *untouched,
+        last: last.as_ref().filter(is_same).map(|last| last.uuid.as_str()),
+        may_grow_mounted: cx.host.environment.may_grow_mounted(),
     };
-    if let Some(wished) = wished
-        && !wished.accepts(found.kind)
-    {
-        return Err(Error::refused(format!(
-            "{} holds {}, but {wished} is asked for",
-            disk.kernel_name, found.kind
-        ))
-        .hint("ask for the file system that is there, or for none; a disk with data is never formatted"));
+    let (mut found, grow) = match prepare(&facts, holds)? {
+        Preparation::Make(kind) => {
+            // One that could not be mounted is not made either.
+            mount_options.check(kind)?;
+            return format::format_blank(cx, volume, disk, kind, mkfs_options);
+        }
+        Preparation::Mount { found, grow } => (found, grow),
+    };
+    report_origin(volume, &found, last.as_ref());
+    if grow && find_disk::is_free(cx, disk)? {
+        found = grown(cx, volume, disk, &found)?;
     }
-    refuse_rivals_file_system(&volume.id, disk, &found)?;
-    refuse_changed_file_system(cx, &cx.store.records.load(&volume.id), disk, &found, attachment)?;
-    if found.uuid != file_system_uuid(&volume.id) {
-        // Made elsewhere, or restored from a copy: nothing wrong, but worth knowing.
-        tracing::info!(volume = %volume.id, uuid = found.uuid, "the file system was not made by this driver for this volume");
-    }
-    if found.size > disk.size {
-        return Err(Error::refused(format!(
-            "the {} on {} needs {} bytes, the disk has {}",
-            found.kind, disk.kernel_name, found.size, disk.size
-        ))
-        .hint("is it the right volume, and was it made smaller?"));
-    }
-    let mut found = grown_where_only_now(cx, volume, disk, found, options)?;
-    if found.wants_check && !disk.read_only && !options.untouched {
+    if found.wants_check && !disk.read_only && !untouched {
         if find_disk::is_free(cx, disk)? {
             let kind = found.kind;
             let check = |proven: Proven<'_>| cx.host.file_systems.check(proven, kind, cx.deadline);
@@ -226,24 +208,25 @@ fn file_system_on(
     Ok(found)
 }
 
-/// Grows an ext4 that lags behind its disk, where this process may not do that once it is mounted: the
-/// call that grows it would fail, and the orchestrator starts no container before it succeeds.
-fn grown_where_only_now(
+/// Says of a file system that it is not the one of the last mount, or was not made by this driver: nothing wrong,
+/// but worth knowing.
+fn report_origin(volume: &Volume, found: &FileSystem, last: Option<&LastFileSystem>) {
+    let (id, uuid) = (&volume.id, &found.uuid);
+    if let Some(last) = last.filter(|last| last.uuid != *uuid) {
+        tracing::warn!(volume = %id, uuid, last = last.uuid, "another file system than at the last mount here; the volume was attached anew since");
+    }
+    if *uuid != file_system_uuid(id) {
+        tracing::info!(volume = %id, uuid, "the file system was not made by this driver for this volume");
+    }
+}
+
+/// Grows an ext4 on a disk that is free.
+fn grown(
     cx: &Context<'_>,
     volume: &Volume,
     disk: &Device,
-    found: FileSystem,
-    options: &StageOptions,
+    found: &FileSystem,
 ) -> Result<FileSystem> {
-    let is_wanted = matches!(found.kind, FsType::Ext3 | FsType::Ext4)
-        && leaves_room(found.size, disk.size)
-        && !disk.read_only
-        && !options.untouched
-        && !cx.host.environment.may_grow_mounted()
-        && find_disk::is_free(cx, disk)?;
-    if !is_wanted {
-        return Ok(found);
-    }
     let (from, to) = (found.size, disk.size);
     tracing::info!(volume = %volume.id, from, to, "growing the file system before its mount: this process lacks CAP_SYS_RESOURCE");
     let grow = |proven: Proven<'_>| match cx.host.file_systems.grow_unmounted(proven, cx.deadline) {
@@ -255,7 +238,7 @@ fn grown_where_only_now(
         done => done,
     };
     let now = changed_unmounted(cx, volume, disk, grow)?.filter(|now| now.uuid == found.uuid);
-    now.ok_or_else(|| not_ours(volume, disk, "another file system than before it was grown"))
+    now.ok_or_else(|| not_ours(&volume.id, disk, "another file system than before it was grown"))
 }
 
 /// Changes a disk that is free, which must be the volume's before and after that, and reads its file system again.
@@ -349,45 +332,4 @@ impl StageOptions {
 fn mark_of_attachment(volume: &CloudVolume) -> Option<String> {
     let one = volume.attachments.first()?;
     one.id.clone().or_else(|| one.since.clone())
-}
-
-/// While a volume stays attached only this driver makes file systems on it. Another UUID than that of
-/// the last mount means that the disk is another one, or that someone else wrote a file system to it.
-fn refuse_changed_file_system(
-    cx: &Context<'_>,
-    record: &VolumeRecord,
-    disk: &Device,
-    found: &FileSystem,
-    attachment: Option<&str>,
-) -> Result<()> {
-    let (id, uuid) = (&record.volume, &found.uuid);
-    let Some(last) = record.disk.file_system.as_ref().filter(|last| last.uuid != *uuid) else {
-        return Ok(());
-    };
-    if !last.is_same_attachment(attachment, &moment(cx, disk)) {
-        tracing::warn!(volume = %id, uuid, last = last.uuid, "another file system than at the last mount here; the volume was attached anew since");
-        return Ok(());
-    }
-    Err(Error::refused(format!(
-        "refusing to mount {} for volume {id}: its file system is {uuid}, but {} was mounted from here before, \
-         and the volume has not been detached since",
-        disk.kernel_name, last.uuid
-    ))
-    .hint(advise("find out whether this is the volume's disk and who changed it; if this file system is the right one: {}", [Remedy::KeepFileSystem(uuid.clone()).of(id)])))
-}
-
-/// A cut serial can be another volume's. Our file systems carry their volume's id as UUID: one
-/// that goes on differently after the same 20 characters is that other volume's.
-fn refuse_rivals_file_system(id: &VolumeId, disk: &Device, found: &FileSystem) -> Result<()> {
-    let is_rival = disk.proof == Proof::Cut
-        && found.uuid != file_system_uuid(id)
-        && found.uuid.starts_with(&id.virtio_serial().to_lowercase());
-    if !is_rival {
-        return Ok(());
-    }
-    Err(Error::refused(format!(
-        "{} shows the serial of volume {id}, but its file system was made for volume {}",
-        disk.kernel_name, found.uuid
-    ))
-    .hint("the two ids share their first 20 characters; attach the right volume"))
 }

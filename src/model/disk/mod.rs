@@ -6,4 +6,5 @@ pub mod exclusive_open;
 pub mod file_system;
 pub mod formatting;
 pub mod journal;
+pub mod mountable;
 pub mod transport;

@@ -84,6 +84,7 @@ pub const ROOMS: [Room; 4] = [
         name: "formatting",
         files: &[
             "src/model/disk/formatting.rs",
+            "src/model/disk/mountable.rs",
             "src/model/disk/contents/",
             "src/host/filesystems/blank.rs",
             "src/host/filesystems/make.rs",

@@ -6,24 +6,6 @@ use crate::model::disk::device::{DeviceNumber, Proof};
 use crate::model::record::DiskRecord;
 use crate::mount::format;
 
-#[test]
-fn file_systems_are_named_after_their_volume() {
-    let uuid = "6F1C2D3E-4a5b-4c6d-8e7f-90a1b2c3d4e5";
-    let id = |text| VolumeId::parse(text).unwrap();
-    assert_eq!(file_system_uuid(&id(uuid)), uuid.to_lowercase());
-    let (one, two) = (file_system_uuid(&id("vol-1")), file_system_uuid(&id("vol-2")));
-    assert!(is_uuid(&one) && one != two);
-    assert_eq!((&one[14..15], &one[19..20] >= "8"), ("8", true), "{one}");
-    // A later version must find what an earlier one has made.
-    for (name, uuid) in [
-        ("vol-1", "e018a2b7-5283-894f-b081-6f5d90ac4be4"),
-        ("disk.data_7", "69ad0e6c-154f-830b-936f-03fd43221d0c"),
-        ("a", "d228cb69-6f1a-8caf-b891-2b704e4a8964"),
-    ] {
-        assert_eq!(file_system_uuid(&id(name)), uuid);
-    }
-}
-
 fn disk(sequence: Option<u64>) -> Device {
     Device {
         kernel_name: "vdb".to_owned(),
