@@ -5,7 +5,7 @@
 use crate::context::Context;
 use crate::lookup::{disk_numbers, find_disk};
 use crate::model::disk::device::{Device, DeviceNumber};
-use crate::model::error::Result;
+use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::mount_place::Look;
 use crate::model::mount::mountinfo::{Mount, MountTable};
@@ -34,6 +34,10 @@ pub(crate) enum Renewal {
     Consented,
     /// A mount was unmounted: others may have gone with it, and what it was stacked on shows.
     Unmounted,
+    /// Mounts were replaced by mounts of the disk that is here.
+    Healed,
+    /// Something was mounted: where it is, and of which disk, only a look after that tells.
+    Mounted,
 }
 
 impl<'a> Snapshot<'a> {
@@ -42,19 +46,28 @@ impl<'a> Snapshot<'a> {
         Self { cx, id, table, disk, dead }
     }
 
-    /// Forgets what was read. Which disks are the volume's is no question of other namespaces.
+    /// Forgets what was read. Which disks are the volume's is no question of other namespaces, and a heal has just
+    /// proven the one that is here.
     pub(crate) fn renew(&mut self, why: Renewal) {
         self.table.take();
         if why != Renewal::NamespacesRead {
-            self.disk.take();
             self.dead.take();
+        }
+        if !matches!(why, Renewal::NamespacesRead | Renewal::Healed) {
+            self.disk.take();
         }
     }
 
-    /// The first look at a folder: its table is the snapshot's.
-    pub(crate) fn look(&self, folder: &Path) -> Result<Look> {
-        let look = self.cx.host.mounts.standing_at(folder)?;
-        self.table.get_or_init(|| look.table.clone());
+    /// The disk was waited for, and came.
+    pub(crate) fn has_found(&mut self, disk: Device) {
+        self.disk = OnceCell::from(Some(disk));
+    }
+
+    /// What stands at a folder. A table that did not agree with the folder was read again.
+    pub(crate) fn look(&mut self, folder: &Path) -> Result<Look> {
+        let table = self.table()?.clone();
+        let look = self.cx.host.mounts.standing_in(folder, table)?;
+        self.table = OnceCell::from(look.table.clone());
         Ok(look)
     }
 
@@ -79,6 +92,15 @@ impl<'a> Snapshot<'a> {
         }
         let disk = self.id.map(|id| find_disk::find_disk(self.cx, id)).transpose()?.flatten();
         Ok(self.disk.get_or_init(|| disk).as_ref())
+    }
+
+    /// The volume's disk; missing is an error here.
+    pub(crate) fn its_disk(&self) -> Result<&Device> {
+        match (self.disk()?, self.id) {
+            (Some(disk), _) => Ok(disk),
+            (None, Some(id)) => Err(find_disk::missing(self.cx, id)),
+            (None, None) => Err(Error::new(Kind::Bug, "no volume, and so no disk")),
+        }
     }
 
     /// What is remembered of the volume.

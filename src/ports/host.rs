@@ -328,7 +328,11 @@ pub trait Mounts {
     /// error of kind [`Kind::Missing`](crate::model::error::Kind::Missing) if the root is not there.
     fn real_path(&self, target: &Target) -> Result<PathBuf>;
     /// What stands at the folder, and whether its path leads there.
-    fn standing_at(&self, folder: &Path) -> Result<Look>;
+    fn standing_at(&self, folder: &Path) -> Result<Look> {
+        self.standing_in(folder, self.table()?)
+    }
+    /// What stands at the folder by a table that was read already; read again where the two do not agree.
+    fn standing_in(&self, folder: &Path, table: MountTable) -> Result<Look>;
     /// The mount that the folder's path leads to; nothing if there is no such folder.
     fn leads_to(&self, folder: &Path) -> Result<Option<u32>>;
     /// Opens the root of a mount, if its path leads there.

@@ -18,9 +18,9 @@ type Work = [usize; 6];
 const MOST: [(&str, Work); 12] = [
     ("attach", [2, 3, 0, 0, 1, 1]),
     ("isattached", [0, 1, 0, 1, 0, 0]),
-    ("waitforattach", [3, 1, 0, 1, 0, 0]),
-    ("mountdevice", [4, 6, 1, 1, 1, 1]),
-    ("mount", [5, 4, 0, 1, 0, 1]),
+    ("waitforattach", [2, 1, 0, 1, 0, 0]),
+    ("mountdevice", [3, 6, 1, 1, 1, 1]),
+    ("mount", [2, 4, 0, 1, 0, 1]),
     ("unmount", [8, 5, 0, 1, 0, 1]),
     ("unmountdevice", [5, 6, 2, 1, 0, 1]),
     ("detach", [4, 4, 2, 1, 0, 0]),

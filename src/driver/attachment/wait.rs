@@ -55,15 +55,19 @@ pub fn wait_for_disk(
     find_disk::report_hint(cx, &volume.id, hint, &disk);
     let link = cx.cloud.link(&volume.id);
     let soon = cx.deadline.at_most(LOCK_WAIT);
-    let (disk, unhealed) = match cx.store.locks.take(&volume.id, cx.operation, soon) {
+    let mut snapshot = Snapshot::of(cx, Some(&volume.id));
+    let unhealed = match cx.store.locks.take(&volume.id, cx.operation, soon) {
         Ok(Locked::Held(_lock)) => {
             recovery::end_leftovers(cx, &volume.id);
-            heal::heal_on_the_way(cx, &volume.id, disk)?
+            heal::heal_on_the_way(&mut snapshot, &volume.id, disk)?
         }
-        Ok(Locked::Impossible(error)) | Err(error) => (disk, Some(error.to_string())),
+        Ok(Locked::Impossible(error)) | Err(error) => {
+            snapshot.has_found(disk);
+            Some(error.to_string())
+        }
     };
-    check_staged(cx, volume, &disk, place).map_err(|error| error.not_healed(unhealed))?;
-    Ok(path_of(cx, &disk, &link))
+    check_staged(&mut snapshot, volume, place).map_err(|error| error.not_healed(unhealed))?;
+    Ok(path_of(cx, snapshot.its_disk()?, &link))
 }
 
 fn wait(cx: &Context<'_>, volume: &Volume, sharing: Sharing) -> Result<Device> {
@@ -95,19 +99,15 @@ fn has_lost_its_disk(cx: &Context<'_>, id: &VolumeId) -> bool {
     !Snapshot::of(cx, Some(id)).dead_numbers().is_empty() || shield::waits(cx, id)
 }
 
-fn check_staged(
-    cx: &Context<'_>,
-    volume: &Volume,
-    disk: &Device,
-    place: &StagePlace,
-) -> Result<()> {
+fn check_staged(snapshot: &mut Snapshot<'_>, volume: &Volume, place: &StagePlace) -> Result<()> {
+    let disk = &snapshot.its_disk()?.clone();
     let Some(root) = &place.root else {
-        let table = cx.host.mounts.table()?;
+        let table = snapshot.table()?.clone();
         let ends_so = |mount: &&Mount| mount.target.ends_with(&place.below);
         let folders: BTreeSet<_> =
             table.mounts().iter().filter(ends_so).map(|mount| &mount.target).collect();
         for folder in folders {
-            let look = cx.host.mounts.standing_at(folder)?;
+            let look = snapshot.look(folder)?;
             // Which of them is the orchestrator's is not known here: it may be a copy of its
             // folders. Its next call names the folder.
             if !matches!(look.stands, Stands::Covered(_)) {
@@ -117,8 +117,8 @@ fn check_staged(
         return Ok(());
     };
     let target = Target { root: root.clone(), below: place.below.clone() };
-    let folder = cx.host.mounts.real_path(&target)?;
-    check_at(volume, disk, &cx.host.mounts.standing_at(&folder)?, &folder)
+    let folder = snapshot.cx.host.mounts.real_path(&target)?;
+    check_at(volume, disk, &snapshot.look(&folder)?, &folder)
 }
 
 fn check_at(volume: &Volume, disk: &Device, look: &Look, folder: &Path) -> Result<()> {

@@ -1,8 +1,7 @@
 //! Which mounts of a volume stand on a dead disk.
 
-use crate::context::Context;
 use crate::heal::time_shares::TimeShares;
-use crate::lookup::{disk_numbers, find_disk};
+use crate::lookup::disk_numbers;
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::model::error::{Error, Result};
 use crate::model::ids::VolumeId;
@@ -11,12 +10,13 @@ use crate::model::mount::mountinfo::Mount;
 use crate::model::mount::staleness::{Here, MountVerdict};
 use crate::model::text::several;
 use crate::ownership;
+use crate::snapshot::Snapshot;
 
 /// Why a volume is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum HealOccasion<'a> {
+pub(crate) enum HealOccasion {
     /// A call that has other work to do, and has found the disk.
-    Call(&'a Device),
+    Call,
     /// The timer, or a disk that came.
     Sweep,
     /// A person names it.
@@ -42,36 +42,31 @@ pub(crate) struct StaleMounts {
 /// Where others cannot be seen the machine's own mounts are told all the same. For a person also what nothing
 /// here knows of is looked for, where there is nothing else to do: so that holds up no heal.
 pub(crate) fn examine(
-    cx: &Context<'_>,
+    snapshot: &Snapshot<'_>,
     id: &VolumeId,
-    occasion: HealOccasion<'_>,
+    occasion: HealOccasion,
     shares: TimeShares,
 ) -> Result<Option<StaleMounts>> {
-    let disk = match occasion {
-        HealOccasion::Call(disk) => Some(disk.clone()),
-        HealOccasion::Sweep | HealOccasion::Person => find_disk::find_disk(cx, id)?,
-    };
-    let found = examine_with(cx, id, disk.as_ref(), &[], shares)?;
+    let found = examine_with(snapshot, id, &[], shares)?;
     if found.is_some() || !matches!(occasion, HealOccasion::Person) {
         return Ok(found);
     }
-    match disk_numbers::labelled_elsewhere(cx, id)?.as_slice() {
+    match disk_numbers::labelled_elsewhere(snapshot.cx, id)?.as_slice() {
         [] => Ok(None),
-        labelled => examine_with(cx, id, disk.as_ref(), labelled, shares),
+        labelled => examine_with(snapshot, id, labelled, shares),
     }
 }
 
 fn examine_with(
-    cx: &Context<'_>,
+    snapshot: &Snapshot<'_>,
     id: &VolumeId,
-    disk: Option<&Device>,
     labelled: &[DeviceNumber],
     shares: TimeShares,
 ) -> Result<Option<StaleMounts>> {
-    let table = cx.host.mounts.table()?;
+    let (cx, disk, table) = (snapshot.cx, snapshot.disk()?, snapshot.table()?);
     let here = disk.map_or(Here::Nothing, |disk| Here::One(disk.number));
     let is_unwell = |one: &MountVerdict| *one != MountVerdict::Healthy;
-    let all = disk_numbers::verdicts(cx, id, (&table, labelled), here, is_unwell)?;
+    let all = disk_numbers::verdicts(cx, id, (table, labelled), here, is_unwell)?;
     if all.is_empty() {
         return Ok(None);
     }
@@ -94,7 +89,7 @@ fn examine_with(
     let record = cx.store.records.load(id);
     let mut dead = Vec::new();
     for (number, verdict) in all {
-        if !disk_numbers::are_its(cx, &record, number, &table, &others) {
+        if !disk_numbers::are_its(cx, &record, number, table, &others) {
             continue;
         }
         if !verdict.is_dead() {

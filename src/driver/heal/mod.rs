@@ -42,6 +42,7 @@ use crate::ownership::mount_place::{self, belongs_now};
 use crate::ports::clock::now;
 use crate::ports::host::MountRequest;
 use crate::shield::{self, Returned};
+use crate::snapshot::{Renewal, Snapshot};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -49,28 +50,30 @@ use std::time::Duration;
 const DISK_WAIT: Duration = Duration::from_secs(15);
 
 /// Heals as far as the configuration has it; what cannot be healed never fails the caller, and
-/// is said. Answers the volume's disk, which is another one where this one was put under a map, and why the
-/// volume is as it was, for a caller that then fails for that. An error where all that is asked of the volume fails,
-/// and no heal puts that right. The caller holds the volume's lock, and has ended leftovers.
+/// is said. The caller has found the disk, which is another one afterwards where this one was put under a map. Answers
+/// why the volume is as it was, for a caller that then fails for that. An error where all that is asked of the volume
+/// fails, and no heal puts that right. The caller holds the volume's lock, and has ended leftovers.
 pub(super) fn heal_on_the_way(
-    cx: &Context<'_>,
+    snapshot: &mut Snapshot<'_>,
     id: &VolumeId,
     disk: Device,
-) -> Result<(Device, Option<String>)> {
-    let disk = match has_disk_again(cx, id) {
-        Returned::Not => disk,
+) -> Result<Option<String>> {
+    let cx = snapshot.cx;
+    snapshot.has_found(disk);
+    match has_disk_again(cx, id) {
+        Returned::Not => {}
         Returned::Back => match find_disk::disk(cx, id) {
-            Ok(map) => map,
-            Err(error) => return Ok((disk, Some(error.to_string()))),
+            Ok(map) => snapshot.has_found(map),
+            Err(error) => return Ok(Some(error.to_string())),
         },
         Returned::Fails(why) => return Err(why),
-    };
+    }
     adopt_unrecorded(cx, id, cx.policy.heal);
-    let done = counted_heal(cx, id, cx.policy.heal, HealOccasion::Call(&disk));
+    let done = counted_heal(snapshot, id, cx.policy.heal, HealOccasion::Call);
     if let Err(error) = &done {
         tracing::warn!(volume = %id, %error, event = "not_healed", "not healed");
     }
-    Ok((disk, why_as_before(&done)))
+    Ok(why_as_before(&done))
 }
 
 /// Puts a disk that came back under the volume's map. What took it away may have taken the mark, too.
@@ -97,7 +100,7 @@ pub(super) fn heal_when_it_shows(cx: &Context<'_>, volume: &Volume) {
             let done = locking::nothing_hangs(cx, &volume.id);
             let done = done.and_then(|()| {
                 recovery::end_leftovers(cx, &volume.id);
-                heal_on_the_way(cx, &volume.id, disk)
+                heal_on_the_way(&mut Snapshot::of(cx, Some(&volume.id)), &volume.id, disk)
             });
             if let Err(error) = done {
                 tracing::warn!(volume = %volume.id, %error, event = "not_healed", "not healed");
@@ -157,7 +160,7 @@ pub(super) fn look_after(
     cx: &Context<'_>,
     id: &VolumeId,
     mode: HealMode,
-    occasion: HealOccasion<'_>,
+    occasion: HealOccasion,
 ) -> Result<Healed> {
     let mut is_back = false;
     // A plan changes nothing.
@@ -168,19 +171,20 @@ pub(super) fn look_after(
         }
         recovery::end_leftovers(cx, id);
     }
-    let healed = counted_heal(cx, id, mode, occasion)?;
+    let healed = counted_heal(&mut Snapshot::of(cx, Some(id)), id, mode, occasion)?;
     let is_resumed = is_back && !healed.is_waiting();
     let progress = if is_resumed { HealProgress::Resumed } else { healed.progress };
     Ok(Healed { progress, ..healed })
 }
 
 fn counted_heal(
-    cx: &Context<'_>,
+    snapshot: &mut Snapshot<'_>,
     id: &VolumeId,
     mode: HealMode,
-    occasion: HealOccasion<'_>,
+    occasion: HealOccasion,
 ) -> Result<Healed> {
-    let done = heal(cx, id, mode, occasion).or_else(|error| {
+    let cx = snapshot.cx;
+    let done = heal(snapshot, id, mode, occasion).or_else(|error| {
         let waits = || shield::waits(cx, id);
         waiting_is_no_failure(error, waits, |error| shield::why_it_waits(cx, id, error))
     });
@@ -200,21 +204,21 @@ fn counted_heal(
     done
 }
 
-/// Replaces every mount of the volume that stands on a disk which is gone, by mounts of its
-/// disk, which is looked for if the caller has not just done so.
+/// Replaces every mount of the volume that stands on a disk which is gone, by mounts of its disk.
 pub(super) fn heal(
-    cx: &Context<'_>,
+    snapshot: &mut Snapshot<'_>,
     id: &VolumeId,
     mode: HealMode,
-    occasion: HealOccasion<'_>,
+    occasion: HealOccasion,
 ) -> Result<Healed> {
+    let cx = snapshot.cx;
     if mode == HealMode::Off {
         return Ok(Healed::default());
     }
     let again = mode != HealMode::Report && recovery::set_back(cx, id).is_some();
-    let is_on_the_way = matches!(occasion, HealOccasion::Call(_));
+    let is_on_the_way = matches!(occasion, HealOccasion::Call);
     let shares = TimeShares::of(cx.deadline, is_on_the_way);
-    let Some(mut stale) = diagnosis::examine(cx, id, occasion, shares)? else {
+    let Some(mut stale) = diagnosis::examine(snapshot, id, occasion, shares)? else {
         if again {
             recovery::set_back_for_good(cx, id);
         }
@@ -234,6 +238,7 @@ pub(super) fn heal(
     tracing::warn!(volume = %id, disk = %disk.kernel_name, dead = %listed(&stale.dead), ?plan, event = "heal_started", "healing: the disk came back under another number");
     let found = file_system_check::fit_file_system(cx, id, disk)?;
     let _held = find_disk::hold(cx, id, disk)?;
+    snapshot.renew(Renewal::Healed);
     remote_mark::doubt_mark(cx, id);
     let scratch = scratch(cx, id)?;
     let (aside, counts) = match mount_aside(cx, id, disk, &found, &scratch) {

@@ -67,14 +67,18 @@ fn find_among(cx: &Context<'_>, id: &VolumeId) -> Result<(Option<Device>, Vec<De
 
 /// The volume's disk; missing is an error here.
 pub fn disk(cx: &Context<'_>, id: &VolumeId) -> Result<Device> {
-    if let Some(disk) = find_disk(cx, id)? {
-        return Ok(disk);
-    }
-    refuse_strangers(cx, id)?;
+    find_disk(cx, id)?.ok_or_else(|| missing(cx, id))
+}
+
+/// Why there is no disk.
+pub(crate) fn missing(cx: &Context<'_>, id: &VolumeId) -> Error {
     let wanted = cx.cloud.identity(id);
-    let (_, strangers) = claimants(cx, &wanted)?;
+    let strangers = match refuse_strangers(cx, id).and_then(|()| claimants(cx, &wanted)) {
+        Ok((_, strangers)) => strangers,
+        Err(error) => return error,
+    };
     let cause = format!("no disk of this machine shows {wanted}{}", ignored(&strangers));
-    Err(Error::new(Kind::Missing, cause).hint("is the volume attached to this machine?"))
+    Error::new(Kind::Missing, cause).hint("is the volume attached to this machine?")
 }
 
 /// The disks that show the identity: those whose transport is allowed, and the others.

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::failpoints;
 use crate::guard::{self, let_go_volumes};
-use crate::lookup::{alias, find_disk, locking, memory};
+use crate::lookup::{alias, locking, memory};
 use crate::model::disk::device::Device;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::mount::layout::{PublishTarget, StageTarget};
@@ -13,6 +13,7 @@ use crate::mount::stage::{self, StageOptions};
 use crate::operation::{Outcome, Volume};
 use crate::ownership::mount_place::{self, a_part_of_it, belonging, belongs_now};
 use crate::ports::clock::now;
+use crate::snapshot::{Renewal, Snapshot};
 use std::path::Path;
 
 /// Where a volume is to be published.
@@ -45,11 +46,11 @@ pub fn publish(
     guard::wanted_again(cx, &volume.id, &[unpublish, TearDown::Unstage, TearDown::Detach]);
     let stage = cx.host.mounts.real_path(&publication.stage.0)?;
     let folder = cx.host.mounts.real_path(folder)?;
-    stage::stage_locked(cx, volume, publication.stage, publication.stage_options, "")?;
-    let disk = find_disk::disk(cx, &volume.id)?;
-
-    let look = cx.host.mounts.standing_at(&folder)?;
-    let staged = cx.host.mounts.standing_at(&stage)?;
+    let mut snapshot = Snapshot::of(cx, Some(&volume.id));
+    stage::stage_locked(&mut snapshot, volume, publication.stage, publication.stage_options, "")?;
+    let disk = snapshot.its_disk()?.clone();
+    let look = snapshot.look(&folder)?;
+    let staged = snapshot.look(&stage)?;
     let staged = belongs_now(&staged, &disk, &stage)?;
     let outcome = if let Some(mount) = belonging(&look, &disk, &folder)? {
         if mount.root != staged.root {
@@ -64,7 +65,7 @@ pub fn publish(
     } else {
         refuse_read_only_stage(staged, publication.read_only)?;
         cx.host.mounts.make_folder(&folder)?;
-        bind_verified(cx, volume, &disk, staged, &folder, publication.read_only)?;
+        bind_verified(&mut snapshot, volume, &disk, staged, &folder, publication.read_only)?;
         Outcome::Done
     };
     let face = memory::face_of(cx, &folder);
@@ -80,23 +81,24 @@ pub fn publish(
 }
 
 fn bind_verified(
-    cx: &Context<'_>,
+    snapshot: &mut Snapshot<'_>,
     volume: &Volume,
     disk: &Device,
     stage: &Mount,
     folder: &Path,
     read_only: bool,
 ) -> Result<()> {
+    let cx = snapshot.cx;
     stage::report_hidden(cx, &volume.id, folder);
     cx.host.mounts.bind(stage, folder, read_only)?;
     failpoints::step("publish.bound");
-    let verified = verify_bind(cx, volume, folder, read_only);
+    let verified = verify_bind(snapshot, folder, read_only);
     verified.map_err(|error| mount_place::undo_mount(cx, folder, disk.number, error))
 }
 
-fn verify_bind(cx: &Context<'_>, volume: &Volume, folder: &Path, read_only: bool) -> Result<()> {
-    let look = cx.host.mounts.standing_at(folder)?;
-    let mount = belongs_now(&look, &find_disk::disk(cx, &volume.id)?, folder)?;
+fn verify_bind(snapshot: &mut Snapshot<'_>, folder: &Path, read_only: bool) -> Result<()> {
+    let look = snapshot.look_again(folder, Renewal::Mounted)?;
+    let mount = belongs_now(&look, snapshot.its_disk()?, folder)?;
     if mount.is_read_only() != read_only {
         return Err(Error::new(
             Kind::Host,
@@ -123,4 +125,78 @@ fn refuse_read_only_stage(stage: &Mount, read_only: bool) -> Result<()> {
     let stage = stage.target.display();
     Err(Error::refused(format!("{stage} is read-only, but the pod wants to write"))
         .hint("the disk refuses writes, or the kernel made the file system read-only after an error: see its log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fakes::{FakeCloud, FakeDevices, FakeFileSystems, FakeMounts, MadeUp, moment};
+    use crate::model::disk::contents::{Contents, FileSystem};
+    use crate::model::disk::device::{Device, DeviceNumber};
+    use crate::model::ids::{ConsumerId, VolumeId};
+    use crate::model::mount::layout::Target;
+    use crate::model::policy::HealMode;
+    use crate::model::record::Staged;
+
+    const ROOT: &str = "20 1 254:0 / / rw - ext4 d rw";
+    const STAGED: &str = "40 20 253:0 / /k/stages/pv-1 rw - ext4 d rw";
+    const DEAD: &str = "39 20 253:48 / /k/stages/pv-1 rw - ext4 d rw";
+    const BOUND: &str = "41 20 253:0 / /k/pods/1/pv-1 rw - ext4 d rw";
+    const ANOTHERS: &str = "42 20 253:16 / /k/pods/1/pv-1 rw - ext4 e rw";
+
+    /// What a publication answers on a machine with the volume's disk, where the mount table is read as these.
+    fn published(
+        tables: &[&[&str]],
+        heal: HealMode,
+        before: impl FnOnce(&Context<'_>, &VolumeId, &Device),
+    ) -> Result<Outcome> {
+        let devices = FakeDevices { opens: true, ..FakeDevices::default() };
+        let devices = devices.with("vda", 1, "v-1").with("vdb", 1, "v-2");
+        let cloud = FakeCloud::default().with("v-1", 1, &["here"]);
+        let holds = Some(Contents::FileSystem(FileSystem::of_a_test("its-uuid", 1)));
+        let file_systems = FakeFileSystems { holds: holds.into(), ..FakeFileSystems::default() };
+        let mounts = FakeMounts::in_turn(tables);
+        let made_up = MadeUp { file_systems, mounts, heal, ..MadeUp::with(&cloud, &devices) };
+        let below = |text: &str| Target { root: "/k".into(), below: text.into() };
+        let target = PublishTarget {
+            consumer: ConsumerId::parse("1").unwrap(),
+            folder: below("pods/1/pv-1"),
+        };
+        let volume = Volume::new(VolumeId::parse("v-1").unwrap(), None);
+        let publication = Publication {
+            target: &target,
+            label: None,
+            stage: &StageTarget(below("stages/pv-1")),
+            stage_options: &StageOptions::default(),
+            read_only: false,
+        };
+        made_up.drive(|cx| {
+            before(cx, &volume.id, &devices.disks[0].0);
+            publish(cx, &volume, &publication)
+        })
+    }
+
+    #[test]
+    fn what_a_bind_made_is_told_by_a_look_after_it() {
+        let then = |last: &[&str]| published(&[&[ROOT, STAGED], last], HealMode::Off, |_, _, _| {});
+        assert_eq!(then(&[ROOT, STAGED, BOUND]), Ok(Outcome::Done));
+        assert!(then(&[ROOT, STAGED]).is_err(), "nothing is there");
+        assert!(then(&[ROOT, STAGED, ANOTHERS]).is_err(), "another disk is there");
+    }
+
+    #[test]
+    fn what_stands_at_the_folder_after_a_heal_is_told_by_a_look_after_it() {
+        let was_mounted = |cx: &Context<'_>, id: &VolumeId, disk: &Device| {
+            let dead = Device { number: DeviceNumber { major: 253, minor: 48 }, ..disk.clone() };
+            let staged =
+                Staged::new(Path::new("/k/stages/pv-1"), &moment(&dead), "ext4", "its-uuid");
+            cx.store.records.update(id, |record| record.is_staged(staged)).unwrap();
+        };
+        let healed: &[&str] = &[ROOT, STAGED, BOUND];
+        assert_eq!(
+            published(&[&[ROOT, DEAD], healed], HealMode::Auto, was_mounted),
+            Ok(Outcome::Already)
+        );
+        assert!(published(&[&[ROOT, DEAD]], HealMode::Auto, was_mounted).is_err());
+    }
 }

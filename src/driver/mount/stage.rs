@@ -25,6 +25,7 @@ use crate::ownership::mount_place::{self, belonging, belongs_now};
 use crate::ports::cloud::CloudVolume;
 use crate::ports::host::{Hidden, MountRequest, Proven};
 use crate::shield::MapOverDisk;
+use crate::snapshot::{Renewal, Snapshot};
 use std::path::Path;
 use std::time::Duration;
 
@@ -59,24 +60,26 @@ pub fn stage(
     let _lock = locking::lock(cx, &volume.id)?;
     alias::remember_name(cx, volume);
     let_go_volumes::note_caller(cx, &volume.id);
-    stage_locked(cx, volume, target, options, hint)
+    stage_locked(&mut Snapshot::of(cx, Some(&volume.id)), volume, target, options, hint)
 }
 
 /// Stages a volume whose lock the caller holds.
 pub(crate) fn stage_locked(
-    cx: &Context<'_>,
+    snapshot: &mut Snapshot<'_>,
     volume: &Volume,
     target: &StageTarget,
     options: &StageOptions,
     hint: &str,
 ) -> Result<Outcome> {
+    let cx = snapshot.cx;
     let folder = cx.host.mounts.real_path(&target.0)?;
     guard::wanted_again(cx, &volume.id, &[TearDown::Unstage, TearDown::Detach]);
     recovery::end_leftovers(cx, &volume.id);
     cx.host.shield.tidy(cx, &volume.id);
     let disk = find_disk::wait_for(cx, volume, cx.deadline.at_most(DISK_WAIT))?;
-    let (disk, unhealed) = heal::heal_on_the_way(cx, &volume.id, disk)?;
-    let look = cx.host.mounts.standing_at(&folder)?;
+    let unhealed = heal::heal_on_the_way(snapshot, &volume.id, disk)?;
+    let disk = snapshot.its_disk()?.clone();
+    let look = snapshot.look(&folder)?;
     let found = belonging(&look, &disk, &folder).map_err(|error| error.not_healed(unhealed))?;
     if let Some(mount) = found {
         memory::remember_found(cx, &volume.id, &disk, mount);
@@ -114,7 +117,7 @@ pub(crate) fn stage_locked(
     };
     let expected = next_count(&found, &disk, options.untouched);
     let was_free = expected.is_none() || find_disk::is_free(cx, &disk)?;
-    mount_verified(cx, volume, &disk, &found, options, &folder)?;
+    mount_verified(snapshot, volume, &disk, &found, options, &folder)?;
     let mut staged = Staged::new(&folder, &moment(cx, &disk), found.kind.name(), &found.uuid);
     staged.options = options.mount_options.to_string();
     staged.untouched = options.untouched;
@@ -268,21 +271,21 @@ pub(crate) fn report_hidden(cx: &Context<'_>, id: &VolumeId, folder: &Path) {
 
 /// xfs refuses a second file system of the same UUID. One that is mounted may be this volume's
 /// own, on the disk that it had before and that is gone: only then both may be.
-fn has_dead_twin(cx: &Context<'_>, id: &VolumeId) -> Result<bool> {
-    let table = cx.host.mounts.table()?;
-    Ok(!disk_numbers::dead_numbers_of(cx, id, &table)?.is_empty())
+fn has_dead_twin(snapshot: &Snapshot<'_>, id: &VolumeId) -> Result<bool> {
+    Ok(!disk_numbers::dead_numbers_of(snapshot.cx, id, snapshot.table()?)?.is_empty())
 }
 
 /// Mounts and then looks: what is at the folder must be the proven disk.
 fn mount_verified(
-    cx: &Context<'_>,
+    snapshot: &mut Snapshot<'_>,
     volume: &Volume,
     disk: &Device,
     found: &FileSystem,
     options: &StageOptions,
     folder: &Path,
 ) -> Result<()> {
-    let beside_its_twin = found.kind == FsType::Xfs && has_dead_twin(cx, &volume.id)?;
+    let cx = snapshot.cx;
+    let beside_its_twin = found.kind == FsType::Xfs && has_dead_twin(snapshot, &volume.id)?;
     let mount = || {
         cx.host.mounts.mount(MountRequest {
             disk: find_disk::prove(cx, &volume.id, disk)?,
@@ -307,7 +310,7 @@ fn mount_verified(
         }
     }
     failpoints::step("stage.mounted");
-    let verified = cx.host.mounts.standing_at(folder).and_then(|look| {
+    let verified = snapshot.look_again(folder, Renewal::Mounted).and_then(|look| {
         belongs_now(&look, disk, folder)?;
         find_disk::prove(cx, &volume.id, disk).map(drop)
     });

@@ -61,14 +61,14 @@ impl Mounts for KernelMounts {
         Ok(real)
     }
 
-    fn standing_at(&self, folder: &Path) -> Result<Look> {
+    fn standing_in(&self, folder: &Path, table: MountTable) -> Result<Look> {
         /// A process that mounts and unmounts beside us is done by then.
         const LOOKS: usize = 3;
-        let mut last = None;
+        let (mut last, mut first) = (None, Some(table));
         for _ in 0..LOOKS {
             // The table first: what came since is not in it, and is looked for again. The place is
             // not held meanwhile, for that makes other people's unmounts busy.
-            let table = self.table()?;
+            let table = first.take().map_or_else(|| self.table(), Ok)?;
             let seen = self.leads_to(folder)?;
             let is_told = |id: u32| table.mounts().iter().any(|mount| mount.id == id);
             let is_torn = seen.is_some_and(|id| !is_told(id));
