@@ -101,7 +101,7 @@ pub fn with_measured_context<T>(
     (done, Sample { refusals, heals, waits, gauges, ..Sample::default() })
 }
 
-/// The devices of this machine, with what libudev tells of them where this build has it.
+/// This node's devices, with libudev if this build has it.
 pub fn devices() -> SysfsDevices {
     #[cfg(feature = "udev")]
     let udev: Option<&dyn Udev> = Some(&incloud_disk_udev::Libudev);

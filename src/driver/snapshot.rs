@@ -1,6 +1,6 @@
-//! What a call knows of its volume on this machine, from when it has the volume's lock. The mount table, the disk and the
-//! numbers of disks before it are read when they are first asked for, and again only after `renew`, which names the rule
-//! that asks for that. What could not be read is asked for again.
+//! What a call has observed of its volume on this node since it took the volume's lock. The mount table, the disk and the
+//! numbers of the volume's former disks are read on first use, and again only after `renew`, which names the rule that
+//! requires it. A failed read is not cached.
 
 use crate::context::Context;
 use crate::lookup::{disk_numbers, find_disk};
@@ -15,28 +15,27 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The facts, as far as they were asked for.
 pub(crate) struct Snapshot<'a> {
     pub(crate) cx: &'a Context<'a>,
-    /// None for a mount whose disk is gone and of which there is no record.
+    /// `None` for a mount that has lost its disk and has no record.
     pub(crate) id: Option<&'a VolumeId>,
     table: OnceCell<MountTable>,
     disk: OnceCell<Option<Device>>,
     dead: OnceCell<Vec<DeviceNumber>>,
 }
 
-/// A rule by which what was read before does not count any more.
+/// A rule that makes earlier observations stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// Other namespaces were read: a folder that was mounted meanwhile is no claim of those who see it.
+    /// Other mount namespaces were read: a mount that appeared meanwhile is no claim of the containers that see it.
     NamespacesRead,
-    /// The guard consented, which takes time, and may have unmounted copies that share with this machine's mounts.
+    /// The guard consented, which takes time and may have unmounted peers of this node's mounts.
     Consented,
-    /// A mount was unmounted: others may have gone with it, and what it was stacked on shows.
+    /// A mount was unmounted: its peers may be gone too, and the mount below it is visible now.
     Unmounted,
-    /// Mounts were replaced by mounts of the disk that is here.
+    /// A heal replaced stale mounts.
     Healed,
-    /// Something was mounted: where it is, and of which disk, only a look after that tells.
+    /// Something was mounted: only a new read shows where, and from which disk.
     Mounted,
 }
 
@@ -46,8 +45,8 @@ impl<'a> Snapshot<'a> {
         Self { cx, id, table, disk, dead }
     }
 
-    /// Forgets what was read. Which disks are the volume's is no question of other namespaces, and a heal has just
-    /// proven the one that is here.
+    /// Drops what became stale. Reading namespaces does not change the volume's disks, and a heal has just proven the
+    /// current one.
     pub(crate) fn renew(&mut self, why: Renewal) {
         self.table.take();
         if why != Renewal::NamespacesRead {
@@ -58,12 +57,12 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// The disk was waited for, and came.
-    pub(crate) fn has_found(&mut self, disk: Device) {
+    /// Caches the disk that the caller waited for.
+    pub(crate) fn set_disk(&mut self, disk: Device) {
         self.disk = OnceCell::from(Some(disk));
     }
 
-    /// What stands at a folder. A table that did not agree with the folder was read again.
+    /// What is mounted at a directory. Keeps the table that was read if the cached one did not match the directory.
     pub(crate) fn look(&mut self, folder: &Path) -> Result<Look> {
         let table = self.table()?.clone();
         let look = self.cx.host.mounts.standing_in(folder, table)?;
@@ -76,7 +75,7 @@ impl<'a> Snapshot<'a> {
         self.look(folder)
     }
 
-    /// This machine's mounts.
+    /// This node's mount table.
     pub(crate) fn table(&self) -> Result<&MountTable> {
         if let Some(table) = self.table.get() {
             return Ok(table);
@@ -85,7 +84,7 @@ impl<'a> Snapshot<'a> {
         Ok(self.table.get_or_init(|| table))
     }
 
-    /// The volume's disk, if it is here. An error where that cannot be told, as of two disks with its serial.
+    /// The volume's disk, if it is attached. An error if that is uncertain, as with two disks of its serial.
     pub(crate) fn disk(&self) -> Result<Option<&Device>> {
         if let Some(disk) = self.disk.get() {
             return Ok(disk.as_ref());
@@ -94,8 +93,8 @@ impl<'a> Snapshot<'a> {
         Ok(self.disk.get_or_init(|| disk).as_ref())
     }
 
-    /// The volume's disk; missing is an error here.
-    pub(crate) fn its_disk(&self) -> Result<&Device> {
+    /// The volume's disk; an error if it is missing.
+    pub(crate) fn require_disk(&self) -> Result<&Device> {
         match (self.disk()?, self.id) {
             (Some(disk), _) => Ok(disk),
             (None, Some(id)) => Err(find_disk::missing(self.cx, id)),
@@ -103,23 +102,23 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// What is remembered of the volume.
+    /// The volume's record.
     pub(crate) fn record(&self) -> Option<VolumeRecord> {
         self.id.map(|id| self.cx.store.records.load(id))
     }
 
-    /// The numbers under which the volume's file system lives: these of its mounts, that of its disk, and those of the
-    /// disks that it had before, as far as they are known. A number that went to another disk since is none of them.
+    /// The device numbers of the volume's file system: those of the given mounts, of its disk, and of its former disks
+    /// as far as they are known. A number that now belongs to another disk is not among them.
     pub(crate) fn numbers(&self, mounted: &[DeviceNumber]) -> Vec<DeviceNumber> {
         let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
         numbers.extend(self.dead_numbers());
         numbers.extend(self.disk().ok().flatten().map(|disk| disk.number));
-        // While its map waits the disk shows no serial, and the mounts are the volume's all the same.
+        // While the shield's map waits for its disk no serial is visible, but the mounts are still the volume's.
         numbers.extend(self.id.and_then(|id| shield::number_of(self.cx, id)));
         numbers.into_iter().collect()
     }
 
-    /// The numbers of disks that are gone and from which the volume is mounted, as far as they are known.
+    /// The numbers of lost disks from which the volume is still mounted, as far as they are known.
     pub(crate) fn dead_numbers(&self) -> Vec<DeviceNumber> {
         let Some(id) = self.id else { return Vec::new() };
         if let Some(dead) = self.dead.get() {
@@ -128,13 +127,13 @@ impl<'a> Snapshot<'a> {
         match self.table().and_then(|table| disk_numbers::dead_numbers_of(self.cx, id, table)) {
             Ok(dead) => self.dead.get_or_init(|| dead).clone(),
             Err(error) => {
-                tracing::debug!(%error, "the numbers before are not known");
+                tracing::debug!(%error, "cannot determine the numbers of former disks");
                 Vec::new()
             }
         }
     }
 
-    /// The volume's mounts on this machine.
+    /// The volume's mounts on this node.
     pub(crate) fn mounts(&self) -> Result<Vec<&Mount>> {
         let (table, numbers) = (self.table()?, self.numbers(&[]));
         Ok(table.mounts().iter().filter(|mount| numbers.contains(&mount.disk)).collect())

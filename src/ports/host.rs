@@ -55,28 +55,28 @@ pub trait Events {
     fn wait_beside(&mut self, at_most: Duration, other: BorrowedFd<'_>) -> bool;
 }
 
-/// What libudev tells of disks. All of it is a hint: a disk is proven by sysfs alone.
+/// What libudev knows about disks. It is only a hint: sysfs alone proves a disk.
 pub trait Udev: fmt::Debug {
-    /// Events that udevd sends when its rules are through.
+    /// Subscribes to the events that udevd sends after it has applied its rules.
     fn monitor(&self) -> io::Result<Box<dyn UdevMonitor>>;
-    /// The disks that udev's database knows under one of these serials.
+    /// The disks with one of these serials in udev's database.
     fn disks_with_serial(&self, serials: &[&str]) -> io::Result<Vec<DeviceNumber>>;
-    /// What the database has of a disk.
+    /// The disk's entry in the database.
     fn disk(&self, number: DeviceNumber) -> Option<UdevDisk>;
 }
 
 /// A subscription to udevd's events.
 pub trait UdevMonitor: AsFd {
-    /// Takes what has come; says whether there was anything.
+    /// Discards the queued events; returns whether there were any.
     fn drain(&self) -> bool;
 }
 
 /// A disk in udev's database.
 #[derive(Debug)]
 pub struct UdevDisk {
-    /// Its folder in sysfs.
+    /// Its directory in sysfs.
     pub sysfs: PathBuf,
-    /// Whether udevd's rules for it are through.
+    /// Whether udevd has applied its rules.
     pub is_initialized: bool,
     pub shown: Vec<Shown>,
     pub links: Vec<PathBuf>,
@@ -331,7 +331,7 @@ pub trait Mounts {
     fn standing_at(&self, folder: &Path) -> Result<Look> {
         self.standing_in(folder, self.table()?)
     }
-    /// What stands at the folder by a table that was read already; read again where the two do not agree.
+    /// The same from a mount table that was already read; reads it again if the directory does not match it.
     fn standing_in(&self, folder: &Path, table: MountTable) -> Result<Look>;
     /// The mount that the folder's path leads to; nothing if there is no such folder.
     fn leads_to(&self, folder: &Path) -> Result<Option<u32>>;

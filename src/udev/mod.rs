@@ -1,4 +1,4 @@
-//! libudev: its monitor and its database. It is a dynamic library, so a static driver is built without this crate.
+//! The libudev adapter. libudev is a dynamic library, so the static driver is built without this crate.
 
 use incloud_disk_model::disk::device::{DeviceNumber, Shown};
 use incloud_disk_ports::host::{Udev, UdevDisk, UdevMonitor};
@@ -9,11 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use udev::{Device, DeviceType, Enumerator, MonitorBuilder, MonitorSocket};
 
-/// Whatever a bus calls its serial.
+/// The properties that hold a serial, depending on the bus.
 const SERIALS: [&str; 5] =
     ["ID_SERIAL_SHORT", "ID_SERIAL", "ID_SCSI_SERIAL", "ID_WWN_WITH_EXTENSION", "ID_WWN"];
 
-/// The library.
 #[derive(Debug)]
 pub struct Libudev;
 

@@ -180,7 +180,7 @@ fn try_attach(
                 }
                 return Ok(ControlFlow::Break(wait.state.clone()));
             }
-            AttachStep::Ask => {
+            AttachStep::Request => {
                 // Two servers may not both come to have it: the other's request is waited for.
                 let rival = open_requests::open_request_elsewhere(cx, &wait.state, server);
                 wait.awaited = rival.filter(|_| sharing == Sharing::Alone);
@@ -197,7 +197,9 @@ fn try_attach(
                 return Err(takeover::elsewhere(cx, &wait.state, server)?.hint(SHARE));
             }
             AttachStep::RefuseUnusable => return Err(attachment_view::unusable(cx, &wait.state)),
-            AttachStep::RefuseUndone => return Err(undone(volume, server, wait.refusal.clone())),
+            AttachStep::RefuseRolledBack => {
+                return Err(undone(volume, server, wait.refusal.clone()));
+            }
             AttachStep::AwaitRequest => {
                 wait.awaited = open_requests::open_request_of(cx, &wait.state, server);
                 if wait.awaited.is_none() {
@@ -236,15 +238,15 @@ fn ask_to_attach(wait: &mut CloudWait<'_>, volume: &Volume, attempt: &mut Attemp
     Ok(())
 }
 
-/// Remembers the name, for a call that is given no more, and whether the cloud would give the volume to several
-/// servers, for a mount while the cloud is silent.
+/// Records the name, because some calls receive nothing else, and whether the volume is multi-attach, so that it can
+/// be mounted while the cloud is unreachable.
 fn remember(cx: &Context<'_>, volume: &Volume, state: &CloudVolume) {
     let remembered = cx.store.records.update(&volume.id, |record| {
         record.name = volume.name.clone().or(record.name.take());
         record.mark.is_shareable = Some(state.is_shareable);
     });
     if let Err(error) = remembered {
-        tracing::debug!(volume = %volume.id, %error, "its name, and whether it can be shared, are not remembered");
+        tracing::debug!(volume = %volume.id, %error, "could not record the volume's name and whether it is multi-attach");
     }
 }
 

@@ -141,7 +141,7 @@ fn make_detached(
                 }
                 return Ok(ControlFlow::Break((Outcome::Done, Some(wait.state.clone()))));
             }
-            DetachStep::NotThere => {
+            DetachStep::NotAttached => {
                 let open = open_requests::open_request_of(cx, &wait.state, server);
                 if wait.tries > 0 || open.is_none() {
                     let (id, state) = (&wait.state.id, &wait.state);
@@ -152,13 +152,13 @@ fn make_detached(
                 }
                 wait.awaited = open;
             }
-            DetachStep::Ask => {
+            DetachStep::Request => {
                 wait.tries += 1;
                 wait.refusal = ask_to_detach(cx, &wait.state, server, node, force)?;
                 wait.has_asked(Change::Detach);
                 failpoints::step("detach.requested");
             }
-            DetachStep::RefuseUndone => {
+            DetachStep::RefuseRolledBack => {
                 return Err(kept(&wait.state.id, server, wait.refusal.clone()));
             }
             DetachStep::AwaitRequest => {

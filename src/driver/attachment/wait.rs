@@ -62,12 +62,12 @@ pub fn wait_for_disk(
             heal::heal_on_the_way(&mut snapshot, &volume.id, disk)?
         }
         Ok(Locked::Impossible(error)) | Err(error) => {
-            snapshot.has_found(disk);
+            snapshot.set_disk(disk);
             Some(error.to_string())
         }
     };
     check_staged(&mut snapshot, volume, place).map_err(|error| error.not_healed(unhealed))?;
-    Ok(path_of(cx, snapshot.its_disk()?, &link))
+    Ok(path_of(cx, snapshot.require_disk()?, &link))
 }
 
 fn wait(cx: &Context<'_>, volume: &Volume, sharing: Sharing) -> Result<Device> {
@@ -100,7 +100,7 @@ fn has_lost_its_disk(cx: &Context<'_>, id: &VolumeId) -> bool {
 }
 
 fn check_staged(snapshot: &mut Snapshot<'_>, volume: &Volume, place: &StagePlace) -> Result<()> {
-    let disk = &snapshot.its_disk()?.clone();
+    let disk = &snapshot.require_disk()?.clone();
     let Some(root) = &place.root else {
         let table = snapshot.table()?.clone();
         let ends_so = |mount: &&Mount| mount.target.ends_with(&place.below);

@@ -15,7 +15,7 @@ use crate::snapshot::Snapshot;
 /// Why a volume is looked at.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum HealOccasion {
-    /// A call that has other work to do, and has found the disk.
+    /// A call that heals before its own work, and has found the disk.
     Call,
     /// The timer, or a disk that came.
     Sweep,

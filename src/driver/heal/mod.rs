@@ -59,11 +59,11 @@ pub(super) fn heal_on_the_way(
     disk: Device,
 ) -> Result<Option<String>> {
     let cx = snapshot.cx;
-    snapshot.has_found(disk);
+    snapshot.set_disk(disk);
     match has_disk_again(cx, id) {
         Returned::Not => {}
         Returned::Back => match find_disk::disk(cx, id) {
-            Ok(map) => snapshot.has_found(map),
+            Ok(map) => snapshot.set_disk(map),
             Err(error) => return Ok(Some(error.to_string())),
         },
         Returned::Fails(why) => return Err(why),

@@ -48,7 +48,7 @@ pub fn publish(
     let folder = cx.host.mounts.real_path(folder)?;
     let mut snapshot = Snapshot::of(cx, Some(&volume.id));
     stage::stage_locked(&mut snapshot, volume, publication.stage, publication.stage_options, "")?;
-    let disk = snapshot.its_disk()?.clone();
+    let disk = snapshot.require_disk()?.clone();
     let look = snapshot.look(&folder)?;
     let staged = snapshot.look(&stage)?;
     let staged = belongs_now(&staged, &disk, &stage)?;
@@ -98,7 +98,7 @@ fn bind_verified(
 
 fn verify_bind(snapshot: &mut Snapshot<'_>, folder: &Path, read_only: bool) -> Result<()> {
     let look = snapshot.look_again(folder, Renewal::Mounted)?;
-    let mount = belongs_now(&look, snapshot.its_disk()?, folder)?;
+    let mount = belongs_now(&look, snapshot.require_disk()?, folder)?;
     if mount.is_read_only() != read_only {
         return Err(Error::new(
             Kind::Host,

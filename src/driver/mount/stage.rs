@@ -78,7 +78,7 @@ pub(crate) fn stage_locked(
     cx.host.shield.tidy(cx, &volume.id);
     let disk = find_disk::wait_for(cx, volume, cx.deadline.at_most(DISK_WAIT))?;
     let unhealed = heal::heal_on_the_way(snapshot, &volume.id, disk)?;
-    let disk = snapshot.its_disk()?.clone();
+    let disk = snapshot.require_disk()?.clone();
     let look = snapshot.look(&folder)?;
     let found = belonging(&look, &disk, &folder).map_err(|error| error.not_healed(unhealed))?;
     if let Some(mount) = found {
@@ -162,7 +162,7 @@ pub(crate) fn mark_proven(
     Ok(())
 }
 
-/// The file system to mount: the one that is there, or a new one on a blank disk.
+/// The existing file system, or a new one on a blank disk.
 fn file_system_on(
     cx: &Context<'_>,
     volume: &Volume,
@@ -187,7 +187,7 @@ fn file_system_on(
     };
     let (mut found, grow) = match prepare(&facts, holds)? {
         Preparation::Make(kind) => {
-            // One that could not be mounted is not made either.
+            // Do not format if the mount would fail.
             mount_options.check(kind)?;
             return format::format_blank(cx, volume, disk, kind, mkfs_options);
         }
@@ -201,18 +201,17 @@ fn file_system_on(
         if find_disk::is_free(cx, disk)? {
             let kind = found.kind;
             let check = |proven: Proven<'_>| cx.host.file_systems.check(proven, kind, cx.deadline);
-            // The check resets its counts.
+            // The check resets the counters in the superblock.
             found = changed_unmounted(cx, volume, disk, check)?.unwrap_or(found);
         } else {
-            // A mounted file system is never checked: this mount joins the one that is there.
+            // Never check a mounted file system; this mount joins the existing one.
             tracing::warn!(volume = %volume.id, disk = %disk.kernel_name, "the file system asks for a check, but is in use");
         }
     }
     Ok(found)
 }
 
-/// Says of a file system that it is not the one of the last mount, or was not made by this driver: nothing wrong,
-/// but worth knowing.
+/// Logs a file system that is not the one of the last mount, or that this driver did not make.
 fn report_origin(volume: &Volume, found: &FileSystem, last: Option<&LastFileSystem>) {
     let (id, uuid) = (&volume.id, &found.uuid);
     if let Some(last) = last.filter(|last| last.uuid != *uuid) {
@@ -223,7 +222,7 @@ fn report_origin(volume: &Volume, found: &FileSystem, last: Option<&LastFileSyst
     }
 }
 
-/// Grows an ext4 on a disk that is free.
+/// Grows an unmounted ext4.
 fn grown(
     cx: &Context<'_>,
     volume: &Volume,

@@ -75,7 +75,7 @@ impl SysfsDevices {
         Self { transports: transports.clone(), ..self }
     }
 
-    /// The same with what libudev tells.
+    /// The same with udev's monitor and database.
     #[must_use]
     pub fn asking(self, udev: Option<&'static dyn Udev>) -> Self {
         Self { udev, ..self }

@@ -1,28 +1,28 @@
-//! What a call does next that wants a volume attached to a server, or detached from it.
+//! The next step of an attach or a detach call, decided from the attachment's state and the call's progress.
 
 use super::attachment_state::{AttachmentState, Sharing};
 
-/// How often a change is asked for: a cloud takes a request and undoes it later if its host cannot attach, or if the
-/// guest does not let go.
+/// How often a call requests the change. The cloud may accept a request and roll it back later, if its host cannot
+/// attach the volume or the guest does not release it.
 const TRIES: u32 = 2;
 
 /// How far the call has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// How often it has asked for the change.
+    /// How often it has requested the change.
     pub tries: u32,
-    /// Whether the cloud has had the time that it may take to show a request, or to agree with itself.
+    /// Whether the cloud has had enough time to show the request, or to become consistent.
     pub is_settled: bool,
 }
 
 impl Progress {
-    /// Another request, or none any more.
-    fn again<T>(self, ask: T, was_undone: T, wait: T) -> T {
+    /// Whether to request the change now, give up because each request was rolled back, or wait.
+    fn request_or<T>(self, request: T, give_up: T, wait: T) -> T {
         match self {
-            Self { tries: 0, .. } => ask,
+            Self { tries: 0, .. } => request,
             Self { is_settled: false, .. } => wait,
-            Self { tries: TRIES.., .. } => was_undone,
-            Self { .. } => ask,
+            Self { tries: TRIES.., .. } => give_up,
+            Self { .. } => request,
         }
     }
 }
@@ -30,27 +30,27 @@ impl Progress {
 /// The next step of an attach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttachStep {
-    /// It is attached.
+    /// The volume is attached.
     Done,
-    /// Ask the cloud for it, unless another server's request may still come true.
-    Ask,
-    /// End the attachments of servers that do not use it; refused if one does.
+    /// Request it, unless another server's pending request may still succeed.
+    Request,
+    /// End the attachments of servers that do not use the volume; refuse if one of them does.
     TakeOver,
-    /// Other servers have it, and this one may not share it.
+    /// Refuse: other servers have the volume, and this one may not share it.
     RefuseToShare,
-    /// It has failed, or is about to go.
+    /// Refuse: the volume is in an error state or is being deleted.
     RefuseUnusable,
-    /// The cloud took each request and undid it.
-    RefuseUndone,
-    /// Only the servers' side has it: an earlier request is waited for; without one an operator is needed.
+    /// Refuse: the cloud accepted each request and rolled it back.
+    RefuseRolledBack,
+    /// Only the compute service has the attachment: wait for an earlier request, or refuse if there is none.
     AwaitRequest,
-    /// Look again.
+    /// Poll again.
     Wait,
-    /// Look again: what the cloud is doing may take its full time.
+    /// Poll again, and give the operation in progress its full time.
     WaitLonger,
 }
 
-/// `taken_over` is whether the call has ended other servers' attachments.
+/// `taken_over` says whether this call has already ended other servers' attachments.
 pub fn attach_step(
     state: AttachmentState,
     progress: Progress,
@@ -66,7 +66,7 @@ pub fn attach_step(
         State::Shareable if sharing == Sharing::Alone => AttachStep::RefuseToShare,
         State::Unusable => AttachStep::RefuseUnusable,
         State::Free | State::Shareable => {
-            progress.again(AttachStep::Ask, AttachStep::RefuseUndone, AttachStep::Wait)
+            progress.request_or(AttachStep::Request, AttachStep::RefuseRolledBack, AttachStep::Wait)
         }
         State::Ghost => settled(AttachStep::AwaitRequest),
         State::Forgotten | State::ServerGone => settled(AttachStep::TakeOver),
@@ -79,21 +79,21 @@ pub fn attach_step(
 /// The next step of a detach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DetachStep {
-    /// It has left the server.
+    /// The volume has left the server.
     Done,
-    /// It was not there when the call began, unless a request to attach it may still come true.
-    NotThere,
-    /// Ask the cloud for it.
-    Ask,
-    /// The cloud took each request and undid it.
-    RefuseUndone,
-    /// Only the servers' side has it: an earlier request is waited for; without one an operator is needed.
+    /// The volume was not attached there, unless a pending request may still attach it.
+    NotAttached,
+    /// Request it.
+    Request,
+    /// Refuse: the cloud accepted each request and rolled it back.
+    RefuseRolledBack,
+    /// Only the compute service has the attachment: wait for an earlier request, or refuse if there is none.
     AwaitRequest,
-    /// The two sides contradict each other.
+    /// Refuse: compute and block storage service contradict each other.
     RefuseContradiction,
-    /// Look again.
+    /// Poll again.
     Wait,
-    /// Look again: what the cloud is doing may take its full time.
+    /// Poll again, and give the operation in progress its full time.
     WaitLonger,
 }
 
@@ -102,12 +102,14 @@ pub fn detach_step(state: AttachmentState, progress: Progress) -> DetachStep {
     let settled = |step| if progress.is_settled { step } else { DetachStep::Wait };
     match state {
         State::Attached => {
-            progress.again(DetachStep::Ask, DetachStep::RefuseUndone, DetachStep::Wait)
+            progress.request_or(DetachStep::Request, DetachStep::RefuseRolledBack, DetachStep::Wait)
         }
         _ if progress.tries > 0 && state.is_elsewhere() => DetachStep::Done,
-        State::Free | State::Elsewhere | State::Shareable | State::Unusable => DetachStep::NotThere,
-        // What the cloud is busy with may still come here.
-        State::BusyElsewhere => settled(DetachStep::NotThere),
+        State::Free | State::Elsewhere | State::Shareable | State::Unusable => {
+            DetachStep::NotAttached
+        }
+        // The operation in progress may still attach it here.
+        State::BusyElsewhere => settled(DetachStep::NotAttached),
         State::Ghost => settled(DetachStep::AwaitRequest),
         State::Forgotten | State::ServerGone => settled(DetachStep::RefuseContradiction),
         State::Attaching | State::AttachedBusy | State::Detaching | State::Busy => {
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
     use crate::cloud::attachment_state::AttachmentState::*;
 
-    /// The situations of a call: before its first request, with one under way, and with one, two that came to nothing.
+    /// A call before its first request, with a pending request, and after one and two requests that were rolled back.
     const SITUATIONS: [Progress; 5] = [
         Progress { tries: 0, is_settled: false },
         Progress { tries: 0, is_settled: true },
@@ -135,7 +137,7 @@ mod tests {
         use AttachStep::*;
         for (states, expected) in [
             (&[Attached, AttachedBusy][..], [Done; 5]),
-            (&[Free], [Ask, Ask, Wait, Ask, RefuseUndone]),
+            (&[Free], [Request, Request, Wait, Request, RefuseRolledBack]),
             (&[Elsewhere], [TakeOver; 5]),
             (&[Shareable], [RefuseToShare; 5]),
             (&[Unusable], [RefuseUnusable; 5]),
@@ -177,10 +179,10 @@ mod tests {
     fn a_detach_goes_on_as_the_table_says() {
         use DetachStep::*;
         for (states, expected) in [
-            (&[Attached][..], [Ask, Ask, Wait, Ask, RefuseUndone]),
-            (&[Free, Elsewhere, Shareable], [NotThere, NotThere, Done, Done, Done]),
-            (&[Unusable], [NotThere; 5]),
-            (&[BusyElsewhere], [Wait, NotThere, Wait, NotThere, NotThere]),
+            (&[Attached][..], [Request, Request, Wait, Request, RefuseRolledBack]),
+            (&[Free, Elsewhere, Shareable], [NotAttached, NotAttached, Done, Done, Done]),
+            (&[Unusable], [NotAttached; 5]),
+            (&[BusyElsewhere], [Wait, NotAttached, Wait, NotAttached, NotAttached]),
             (&[Ghost], [Wait, AwaitRequest, Wait, AwaitRequest, AwaitRequest]),
             (
                 &[Forgotten, ServerGone],

@@ -1,4 +1,4 @@
-//! Whether what stands on a volume's disk may be mounted, and what is done to it before.
+//! Whether the contents of a volume's disk may be mounted, and what has to be done first.
 
 use super::contents::{FileSystem, FsType};
 use super::device::{Device, Proof};
@@ -7,43 +7,42 @@ use crate::advice::{Remedy, advise};
 use crate::error::{Error, Result};
 use crate::ids::{VolumeId, is_uuid};
 
-/// What stands on a volume's disk, as far as a mount or a new file system is concerned.
+/// The contents of a volume's disk, as far as a mount or a format is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiskHolds {
     /// A file system to mount.
     FileSystem(FileSystem),
-    /// Nothing.
     Blank,
-    /// Anything else, also what an interrupted mkfs of ours left, in words.
+    /// Anything else, in words; also what an interrupted mkfs of this driver left behind.
     NotOurs(String),
 }
 
-/// What the decision is made of.
+/// The input of the decision.
 #[derive(Debug)]
 pub struct Facts<'a> {
     pub volume: &'a VolumeId,
-    /// Its proven disk.
+    /// The device, proven to belong to the volume.
     pub disk: &'a Device,
-    /// The file system asked for; nothing means what is there, ext4 for a blank disk.
+    /// The requested file system. `None` accepts the existing one, and means ext4 for a blank disk.
     pub wished: Option<FsType>,
-    /// Whether nothing may be written to the disk, because other machines read it.
+    /// Whether nothing may be written to the disk, because other nodes read it.
     pub untouched: bool,
-    /// The UUID of the file system that was mounted here last, if the volume has stayed attached since.
+    /// The UUID of the file system that this node mounted last, if the volume has stayed attached since.
     pub last: Option<&'a str>,
-    /// Whether this process can grow an ext4 that is mounted.
+    /// Whether this process can grow a mounted ext4.
     pub may_grow_mounted: bool,
 }
 
-/// What is done before the mount.
+/// What to do before the mount.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Preparation {
-    /// A file system of this kind is made, if everything but the disk's contents agrees.
+    /// Format the disk with this file system, unless something else speaks against it.
     Make(FsType),
-    /// This one is mounted; `grow` says whether it grows before that, if nothing uses the disk.
+    /// Mount this file system. `grow` says whether to grow it first, if the disk is not in use.
     Mount { found: FileSystem, grow: bool },
 }
 
-/// Decides.
+/// Refuses, or says how to prepare the disk.
 pub fn prepare(facts: &Facts<'_>, holds: DiskHolds) -> Result<Preparation> {
     let (volume, disk) = (facts.volume, facts.disk);
     let name = &disk.kernel_name;
@@ -72,8 +71,7 @@ pub fn prepare(facts: &Facts<'_>, holds: DiskHolds) -> Result<Preparation> {
         ))
         .hint("the two ids share their first 20 characters; attach the right volume"));
     }
-    // While a volume stays attached only this driver makes file systems on it: the disk is another one, or
-    // someone else has written to it.
+    // Only this driver formats an attached volume, so this is another disk, or someone else has written to it.
     if let Some(last) = facts.last.filter(|last| *last != found.uuid) {
         return Err(Error::refused(format!(
             "refusing to mount {name} for volume {volume}: its file system is {}, but {last} was mounted from here before, \
@@ -89,7 +87,7 @@ pub fn prepare(facts: &Facts<'_>, holds: DiskHolds) -> Result<Preparation> {
         ))
         .hint("is it the right volume, and was it made smaller?"));
     }
-    // The call that grows it mounted would fail, and the orchestrator starts no container before it succeeds.
+    // Without CAP_SYS_RESOURCE `expandfs` would fail later, and kubelet starts no container until it succeeds.
     let grow = matches!(found.kind, FsType::Ext3 | FsType::Ext4)
         && leaves_room(found.size, disk.size)
         && !disk.read_only
@@ -98,17 +96,16 @@ pub fn prepare(facts: &Facts<'_>, holds: DiskHolds) -> Result<Preparation> {
     Ok(Preparation::Mount { found, grow })
 }
 
-/// A cut serial can be another volume's. Our file systems carry their volume's id as UUID: one that goes on
-/// differently after the same 20 characters is that other volume's.
+/// Two volume ids may share the 20 characters that virtio shows. This driver's file systems carry the whole id as UUID,
+/// which reveals the other volume.
 fn is_another_volumes(facts: &Facts<'_>, found: &FileSystem) -> bool {
     facts.disk.proof == Proof::Cut
         && found.uuid != file_system_uuid(facts.volume)
         && found.uuid.starts_with(&facts.volume.virtio_serial().to_lowercase())
 }
 
-/// The UUID that a file system of this volume gets: the id itself where that is a UUID, else a
-/// hash of it (FNV-1a, 128 bits) in the form of a custom UUID. So contents can be matched to
-/// their volume later.
+/// The UUID of a file system that this driver makes for a volume: the volume id if that is a UUID, otherwise its
+/// FNV-1a hash (128 bits) as a custom UUID.
 pub fn file_system_uuid(id: &VolumeId) -> String {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -120,7 +117,7 @@ pub fn file_system_uuid(id: &VolumeId) -> String {
     uuid::Builder::from_custom_bytes(hash.to_be_bytes()).into_uuid().to_string()
 }
 
-/// The refusal to mount or format what is no file system of ours, with the way out.
+/// The refusal to mount or format unknown contents.
 pub fn not_ours(volume: &VolumeId, disk: &Device, what: &str) -> Error {
     Error::refused(format!("{} holds {what}", disk.kernel_name)).hint(advise(
         "only a blank disk is formatted; if the data may go: {} (shows what is there first)",
