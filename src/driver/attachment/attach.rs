@@ -1,4 +1,4 @@
-//! Attach a volume to a server, and ask whether it is.
+//! Attach a volume to a server, and answer whether it is attached.
 
 use crate::attachment::cloud_wait::CloudWait;
 use crate::attachment::{open_requests, takeover};
@@ -19,22 +19,22 @@ use crate::{failpoints, heal};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// What a person does who wants several servers to have a volume.
+/// What to do about a multi-attach volume that another server has.
 const SHARE: &str = "the cloud would allow it, but no file system survives two writers: with the \
     option share: read-only in the PersistentVolume every node mounts it read-only";
 
-/// What one attach leaves behind if it fails.
+/// What a failed attach leaves behind.
 struct Attempt {
-    /// Whether a request, this call's or an earlier one's, may still come true unseen.
+    /// Whether a request, of this call or an earlier one, may still succeed unnoticed.
     is_open: bool,
-    /// Whether a note of a request is left with the volume.
+    /// Whether a note of a request is stored with the volume.
     is_noted: bool,
 }
 
-/// Attaches the volume to the node's server; answers the link of its disk.
+/// Attaches the volume to the node's server and returns the link of its disk.
 ///
-/// Already attached there: nothing is requested. Attached elsewhere: an error that says where,
-/// never stolen.
+/// Requests nothing if it is already attached there. If another server has it, the error names that server; the volume
+/// is never stolen.
 pub fn attach(
     cx: &Context<'_>,
     volume: &Volume,
@@ -44,7 +44,7 @@ pub fn attach(
     if let Some(name) = &volume.name
         && let Some(other) = name.as_volume_id()
     {
-        // Detach receives only the name, and takes a name of this form for a volume id.
+        // Detach receives only the name, and would take a name of this form for a volume id.
         return Err(Error::bad_call(format!(
             "the volume's name {other} is itself a volume id, but volume {} is asked for",
             volume.id
@@ -77,7 +77,7 @@ fn attach_to(
     let outcome = if is_settled(&state, server) && is_mapped(cx, &state, server, is_here)? {
         open_requests::record_pair(cx, volume, &state)?;
         if has_note_of(&state, server) {
-            // The attach of this note was killed before it came to that.
+            // The attach that left this note was killed before this step.
             open_requests::record_tenure(cx, volume, &state, server)?;
             open_requests::end_request(cx, volume);
         }
@@ -94,8 +94,8 @@ fn attach_to(
     Ok(outcome)
 }
 
-/// Whether the servers' side knows of an attachment that the volume lists: it can lose it. Where the
-/// volume's disk is on this machine, it need not be asked.
+/// Whether the compute service knows an attachment that the volume lists; it can lose one. Not asked if the disk is
+/// here.
 fn is_mapped(
     cx: &Context<'_>,
     state: &CloudVolume,
@@ -132,7 +132,7 @@ fn make_attached(
     let mut wait = CloudWait::new(cx, server, first.clone());
     match try_attach(&mut wait, volume, sharing, &mut attempt) {
         Ok(state) => {
-            // A detach that ended while this attach began may have taken the name.
+            // A detach that ended after this attach began may have removed the name.
             open_requests::record_pair(cx, volume, &state)?;
             if attempt.is_noted {
                 open_requests::record_tenure(cx, volume, &state, server)?;
@@ -144,7 +144,7 @@ fn make_attached(
             Ok(())
         }
         Err(error) => {
-            // Refused, or undone: nothing of it can come any more.
+            // Refused or rolled back: nothing can come of the request any more.
             if attempt.is_noted && wait.tries > 0 && !attempt.is_open {
                 open_requests::undo_request(cx, volume, first, server);
             }
@@ -153,7 +153,7 @@ fn make_attached(
     }
 }
 
-/// Answers the volume as it was seen attached.
+/// Returns the volume once it is attached.
 fn try_attach(
     wait: &mut CloudWait<'_>,
     volume: &Volume,
@@ -163,7 +163,7 @@ fn try_attach(
     let CloudWait { cx, server, .. } = *wait;
     let mut taken_over = false;
     let judge = |wait: &CloudWait<'_>, _| {
-        // What this call asked for and the volume lists, the servers' side has made.
+        // If this call requested the attachment and the volume lists it, the compute service has made it.
         let trust = match wait {
             CloudWait { tries: 0, .. } => Trust::Both,
             CloudWait { refusal: None, .. } => Trust::Own(VolumePhase::Attaching),
@@ -181,7 +181,7 @@ fn try_attach(
                 return Ok(ControlFlow::Break(wait.state.clone()));
             }
             AttachStep::Request => {
-                // Two servers may not both come to have it: the other's request is waited for.
+                // Two servers must not both get the volume: wait for the other request.
                 let rival = open_requests::open_request_elsewhere(cx, &wait.state, server);
                 wait.awaited = rival.filter(|_| sharing == Sharing::Alone);
                 if wait.awaited.is_none() {
@@ -205,7 +205,7 @@ fn try_attach(
                 if wait.awaited.is_none() {
                     return Err(attachment_view::ghost(cx, &wait.state, server));
                 }
-                // The block service may be slow to list it, so the note outlives this call.
+                // The block storage service may be slow to list it, so the note outlives this call.
                 attempt.is_open = true;
                 wait.settle_again();
             }
@@ -250,9 +250,9 @@ fn remember(cx: &Context<'_>, volume: &Volume, state: &CloudVolume) {
     }
 }
 
-/// Asks for the attachment. An answer that leaves open what happened is no error here: the
-/// next look tells. A refusal is kept for the message, for the cloud says "no" with the same
-/// code to a second request as to an impossible one. Answers whether there was an answer.
+/// Requests the attachment and returns whether the cloud answered. An ambiguous answer is no error: the next poll
+/// decides. A refusal is kept for the message, since the cloud rejects a repeated request with the same code as an
+/// impossible one.
 fn request_attach(wait: &mut CloudWait<'_>, id: &VolumeId, attempt: &mut Attempt) -> Result<bool> {
     let CloudWait { cx, server, .. } = *wait;
     tracing::info!(volume = %id, %server, "asking the cloud to attach");
@@ -266,7 +266,7 @@ fn request_attach(wait: &mut CloudWait<'_>, id: &VolumeId, attempt: &mut Attempt
     if is_open {
         tracing::warn!(volume = %id, %server, %error, "whether the attach was taken is open");
     } else if error.kind != Kind::Busy {
-        // Of two requests the cloud takes one, and refuses this one.
+        // Of two concurrent requests the cloud accepts one and rejects this one.
         let may_have_been_taken = may_have_been_taken(cx, id, server);
         attempt.is_open |= may_have_been_taken.is_err();
         if !may_have_been_taken? {
@@ -282,8 +282,8 @@ fn may_have_been_taken(cx: &Context<'_>, id: &VolumeId, server: &ServerId) -> Re
     Ok(!matches!(situation, AttachmentState::Free | AttachmentState::Unusable))
 }
 
-/// Whether the volume is attached to the node's server, on its way there, or still going.
-/// Doubt is an error, for "no" makes the orchestrator attach it again.
+/// Whether the volume is attached to the node's server, or is being attached or detached. Uncertainty is an error,
+/// because after a "no" the orchestrator attaches it again.
 pub fn is_attached(cx: &Context<'_>, volume: &Volume, node: &NodeName) -> Result<bool> {
     let mut ask = || ask_whether_attached(cx, volume, node);
     match cx.answers() {
@@ -340,7 +340,7 @@ fn is_attached_to(
         open_requests::record_pair(cx, volume, &state)?;
         alias::remember_name_if_unlocked(cx, volume);
     } else if let Some(open) = open_requests::open_request_of(cx, &state, server) {
-        // A "no" would make the orchestrator give the volume to another node.
+        // After a "no" the orchestrator would give the volume to another node.
         return Err(open.into_error(&state));
     } else {
         open_requests::prove_not_attached(cx, &state, node, Some(server))?;
@@ -348,12 +348,12 @@ fn is_attached_to(
     Ok(is_attached)
 }
 
-/// Whether the note of a request is this server's.
+/// Whether the stored request is this server's.
 fn has_note_of(state: &CloudVolume, server: &ServerId) -> bool {
     state.requested.as_ref().is_some_and(|request| request.server == *server)
 }
 
-/// The question whether the servers' side has the volume at this server.
+/// The key under which calls share whether the compute service has the volume at this server.
 fn mapped_at(server: &ServerId) -> String {
     format!("mapped-{server}")
 }

@@ -1,4 +1,4 @@
-//! The wait for the cloud: a volume is looked at until a decision ends the wait, or the time is over.
+//! Poll the cloud for a volume's attachment until a decision or the deadline ends the wait.
 
 use crate::attachment::open_requests::OpenRequest;
 use crate::context::Context;
@@ -14,22 +14,22 @@ use crate::ports::store::Change;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// What a call that changes an attachment has seen and asked so far.
+/// What a call that changes an attachment has seen and requested so far.
 pub(super) struct CloudWait<'a> {
     pub(super) cx: &'a Context<'a>,
     pub(super) server: &'a ServerId,
-    /// The volume as it was seen last.
+    /// The volume as last seen.
     pub(super) state: CloudVolume,
-    /// Until when the cloud may show nothing of a request, or contradict itself.
+    /// Until when the cloud may not show a request yet, or may be inconsistent.
     settle: Deadline,
     looks: Looks,
     looked: Instant,
-    /// How often this call asked for the change.
+    /// How often this call requested the change.
     pub(super) tries: u32,
     asked: Option<Instant>,
-    /// What the cloud said to that, if it did not simply take it.
+    /// The cloud's answer to the last request, if it was not a plain success.
     pub(super) refusal: Option<Error>,
-    /// An attach whose outcome this call waits for.
+    /// Another call's attach that this call waits for.
     pub(super) awaited: Option<OpenRequest>,
 }
 
@@ -49,8 +49,8 @@ impl<'a> CloudWait<'a> {
         }
     }
 
-    /// Judges what is seen, which `judge` may compare with the look before, and decides, until a decision breaks.
-    /// Answers nothing if the time is over before, and what `gone` says if the volume does not exist any more.
+    /// Polls, judges and decides until a decision breaks. `judge` also gets the previous state. Returns `None` at the
+    /// deadline, and the result of `gone` if the volume no longer exists.
     pub(super) fn until<T>(
         &mut self,
         judge: impl Fn(&Self, Option<AttachmentState>) -> Result<AttachmentState>,
@@ -86,7 +86,7 @@ impl<'a> CloudWait<'a> {
         }
     }
 
-    /// A look that failed while another's request is waited for, at the end of the time, is no reason by itself.
+    /// At the deadline, a failed poll while another request is pending is not the reason to report.
     fn seen<T>(&self, look: Result<Option<T>>) -> Result<Option<T>> {
         match look {
             Err(_) if self.awaited.is_some() && self.cx.deadline.over() => Ok(None),
@@ -99,19 +99,19 @@ impl<'a> CloudWait<'a> {
         Progress { tries: self.tries, is_settled: self.settle.over() }
     }
 
-    /// Something was done that the cloud needs time to show.
+    /// Gives the cloud time to show a change.
     pub(super) fn settle_again(&mut self) {
         self.settle = attachment_view::settle(self.cx);
     }
 
-    /// This call has just asked for the change.
+    /// Records that this call has just requested the change.
     pub(super) fn has_asked(&mut self, change: Change) {
         self.settle_again();
         self.looks = attachment_view::looks_at(self.cx, change);
         self.asked = Some(Instant::now());
     }
 
-    /// The change was seen to be through: how long it took is remembered.
+    /// Records how long the cloud took for the change.
     pub(super) fn note_pace(&self, change: Change) {
         if let Some(asked) = self.asked {
             attachment_view::note_pace(self.cx, change, asked, self.looked);

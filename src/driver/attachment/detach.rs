@@ -22,18 +22,17 @@ use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// Whether a person gave up what the guard protects.
+/// Whether a person overrides the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
-    /// No.
     No,
-    /// Yes: whatever uses the disk loses it, or waits for it behind a shield.
+    /// Processes that use the disk lose it, or wait for it behind the shield.
     Yes,
 }
 
-/// Detaches the volume from the node's server, without a node from this machine.
+/// Detaches the volume from the node's server, or from this node's if no node is given.
 ///
-/// One that is not attached there, or does not exist, is a success; no other attachment is touched.
+/// Succeeds if the volume is not attached there or does not exist. Never touches another attachment.
 pub fn detach(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -43,7 +42,7 @@ pub fn detach(
     at_node(cx, node, |at| detach_volume(cx, id, None, at, force))
 }
 
-/// Detaches from the node's server; without a node, from this machine's. Looks the server up again if it may be wrong.
+/// Detaches from the node's server, or from this node's. Looks the server up again if a cached answer may be wrong.
 pub(crate) fn at_node(
     cx: &Context<'_>,
     node: Option<&NodeName>,
@@ -54,7 +53,7 @@ pub(crate) fn at_node(
     attachment_view::at_server_of(cx, node, Asking::Anew, is_not_done, detach)
 }
 
-/// `seen` is the volume as it was a moment ago.
+/// `seen` is the volume as the cloud showed it a moment ago.
 pub(crate) fn detach_volume(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -70,8 +69,7 @@ pub(crate) fn detach_volume(
     if lock.is_some() && is_here {
         let_go_volumes::note_detach(cx, id);
     }
-    // An attachment that was seen before the lock was had is asked to end, or is found to have
-    // ended. That there was none may not be so any more.
+    // An attachment that was seen before the lock was taken is still worth detaching; its absence may be outdated.
     let is_attached =
         |state: &CloudVolume| server.is_some_and(|server| state.attachment_to(server).is_some());
     let state = match seen.filter(is_attached) {
@@ -84,20 +82,20 @@ pub(crate) fn detach_volume(
         return Ok(Outcome::Already);
     };
     if force == Force::Yes && is_here && !is_a_pause(cx, id, lock.as_ref())? {
-        // Its mounts fail, as they would without a map; the person was warned of that.
+        // Its mounts fail, as they would without a map; the person was warned.
         cx.host.shield.end_wait(id)?;
     }
     detach_locked(cx, id, (node, server), state, force)
 }
 
-/// Whether what has the volume open may wait for its disk. Not where a call hangs on it, for this detach is what
-/// ends that; who hangs keeps the lock, or is left behind.
+/// Whether processes that have the volume open may wait for its disk. Not if a call hangs on the disk, because this
+/// detach is what ends that call.
 fn is_a_pause(cx: &Context<'_>, id: &VolumeId, lock: Option<&Lock>) -> Result<bool> {
     let hangs = lock.is_none() || locking::nothing_hangs(cx, id).is_err();
     Ok(!hangs && shield::would_wait(cx, id)?)
 }
 
-/// Detaches a volume as the cloud shows it, for a caller that holds its lock.
+/// Detaches a volume; the caller holds its lock.
 pub(crate) fn detach_locked(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -116,7 +114,7 @@ pub(crate) fn detach_locked(
     Ok(outcome)
 }
 
-/// Answers the volume as it was seen last; nothing if it does not exist any more.
+/// Returns the volume as last seen, or `None` if it no longer exists.
 fn make_detached(
     cx: &Context<'_>,
     first: CloudVolume,
@@ -124,7 +122,7 @@ fn make_detached(
     node: &NodeName,
     force: Force,
 ) -> Result<(Outcome, Option<CloudVolume>)> {
-    // A detach is about this attachment; one that is made while it runs has another id.
+    // This detach is about one attachment; a later one has another id.
     let meant = first.attachment_to(server).and_then(|one| one.id.clone());
     let mut wait = CloudWait::new(cx, server, first);
     let decide = |wait: &mut CloudWait<'_>, situation: AttachmentState| {
@@ -162,7 +160,7 @@ fn make_detached(
                 return Err(kept(&wait.state.id, server, wait.refusal.clone()));
             }
             DetachStep::AwaitRequest => {
-                // The block service may only be slow to list an attach that is under way.
+                // The block storage service may be slow to list an attach in progress.
                 let open = open_requests::open_request_of(cx, &wait.state, server);
                 if wait.tries > 0 || open.is_none() {
                     return Err(attachment_view::ghost(cx, &wait.state, server));
@@ -187,10 +185,10 @@ fn make_detached(
     })
 }
 
-/// What both sides of the cloud say now.
+/// The combined state of both services.
 fn judge_state(wait: &CloudWait<'_>, last: Option<AttachmentState>) -> Result<AttachmentState> {
     let CloudWait { cx, server, .. } = *wait;
-    // The servers' side is asked to end the attachment: it then says if it has none.
+    // The compute service was asked to end the attachment; this is its word that it has none.
     let trust = match &wait.refusal {
         Some(error) if error.kind == Kind::Missing => Trust::Both,
         None if wait.tries > 0 => Trust::Own(VolumePhase::Detaching),
@@ -200,8 +198,8 @@ fn judge_state(wait: &CloudWait<'_>, last: Option<AttachmentState>) -> Result<At
     if last == Some(now) { Ok(now) } else { or_offloaded(cx, now, server) }
 }
 
-/// An attach to a server without a host never finishes: the volume stays reserved, and is asked back as if it was
-/// attached.
+/// An attach to a shelved server never finishes: the volume stays reserved. Treat it as attached, so that it is
+/// detached.
 fn or_offloaded(
     cx: &Context<'_>,
     now: AttachmentState,
@@ -215,8 +213,7 @@ fn or_offloaded(
     Ok(if is_offloaded { AttachmentState::Attached } else { now })
 }
 
-/// What this machine can see decides; where it sees nothing, or is another one, the mark that
-/// the server left.
+/// What is visible on this node decides. If nothing is, or the node is another one, the mark in the cloud decides.
 fn guard_detach(
     cx: &Context<'_>,
     state: &CloudVolume,
@@ -230,15 +227,14 @@ fn guard_detach(
     remote_mark::guard_by_mark(cx, state, server)
 }
 
-/// What an earlier call left is ended first: it may be all that has the disk.
+/// Clean up after earlier calls first: their leftovers may be all that uses the disk.
 fn may_leave(cx: &Context<'_>, id: &VolumeId) -> Result<UsersSeen> {
     locking::nothing_hangs(cx, id)?;
     recovery::end_leftovers(cx, id);
     guard::guard_attachment(cx, id)
 }
 
-/// Asks the cloud, unless something here still uses the volume. The cloud detaches no volume that has failed, however
-/// often it is asked.
+/// Requests the detach unless the volume is in use. A volume in an error state cannot be detached by asking again.
 fn ask_to_detach(
     cx: &Context<'_>,
     state: &CloudVolume,
@@ -258,7 +254,7 @@ fn ask_to_detach(
     Ok(refusal)
 }
 
-/// What the answer leaves open, the next look tells.
+/// If the reply is ambiguous, the next poll decides.
 fn request_detach(cx: &Context<'_>, id: &VolumeId, server: &ServerId) -> Result<Option<Error>> {
     tracing::info!(volume = %id, %server, "asking the cloud to detach");
     attachment_view::forget_answers(cx, id);
@@ -272,8 +268,8 @@ fn request_detach(cx: &Context<'_>, id: &VolumeId, server: &ServerId) -> Result<
     }
 }
 
-/// The cloud knows no server by the node's name: it was deleted, or it has another name there. The
-/// attachments of servers that do not exist end by the policy for them.
+/// The cloud has no server of the node's name: it was deleted, or has another name there. Attachments of servers that
+/// do not exist end by the takeover policy.
 fn server_is_gone(cx: &Context<'_>, state: &CloudVolume, node: &NodeName) -> Result<Outcome> {
     for attachment in &state.attachments {
         let mapping = cx.cloud.mapping(&state.id, &attachment.server, cx.deadline)?;
@@ -288,8 +284,8 @@ fn server_is_gone(cx: &Context<'_>, state: &CloudVolume, node: &NodeName) -> Res
     Ok(Outcome::Already)
 }
 
-/// Forgets the name of a volume that is attached nowhere any more, and that no request may still
-/// attach: `seen` is how it was seen last, and `server` the one that it was detached from.
+/// Removes the recorded name of a volume that is attached nowhere and that no pending request may still attach. `seen`
+/// is its last state, and `server` the one it was detached from.
 fn forget_everywhere(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -297,14 +293,13 @@ fn forget_everywhere(
     (server, outcome): (Option<&ServerId>, Outcome),
 ) -> Result<()> {
     if let Some(state) = seen {
-        // A request of the server that the volume was seen at has its outcome, whichever
-        // other server has the volume.
+        // The request of this server is settled, whichever other server has the volume.
         let is_outcome = outcome == Outcome::Done
             && state.requested.as_ref().is_some_and(|request| server == Some(&request.server));
         let is_over = state.attachments.is_empty()
             && (is_outcome || open_requests::open_request(cx, state).is_none())
             && !is_mapped_where_recorded(cx, state, server)?;
-        // Who does not have it any more has no mark beside another's.
+        // A server without the volume needs no mark next to another's.
         let gone = |server: &&ServerId| state.attachment_to(server).is_none();
         let beside = state.mounted_beside.iter().filter(gone);
         let over: Vec<_> = beside
@@ -328,8 +323,8 @@ fn forget_everywhere(
     Ok(())
 }
 
-/// Whether a server that had the volume last still has it mapped, although the volume lists no attachment: an
-/// operator may have reset its status. Without the name, a detach from that server would find no volume.
+/// Whether a server that had the volume last still maps it although the volume lists no attachment; an operator may
+/// have reset its status. Without its name, a detach from that server would find no volume.
 fn is_mapped_where_recorded(
     cx: &Context<'_>,
     state: &CloudVolume,
@@ -345,8 +340,7 @@ fn is_mapped_where_recorded(
     Ok(false)
 }
 
-/// The volume is detached, whether the cloud allows to remove notes or not: what stays is another
-/// server's, or says no more than by which name it went.
+/// Removes notes. A cloud that forbids it does not fail the detach: what stays is another server's, or only a name.
 fn note_over(cx: &Context<'_>, id: &VolumeId, over: &[Note<'_>]) -> Result<()> {
     match cx.cloud.note(id, over, cx.deadline) {
         Err(error) if error.kind == Kind::Config => {
@@ -357,11 +351,10 @@ fn note_over(cx: &Context<'_>, id: &VolumeId, over: &[Note<'_>]) -> Result<()> {
     }
 }
 
-/// What is remembered of the volume goes, unless a mount here still stands on a disk that it
-/// had: detached by force, or without the guard. The volume may come back, and the heal then
-/// finds those mounts only by the numbers that are remembered.
+/// Removes the record, unless mounts of a former disk are left after a forced or unguarded detach: the heal finds those
+/// only by the recorded numbers.
 fn forget(cx: &Context<'_>, id: &VolumeId) {
-    // What hung once and has ended is not listed any more.
+    // Drops entries of processes that no longer hang.
     let _ = cx.store.locks.stuck(id);
     let done = if disk_numbers::is_left_behind(cx, id) {
         let name = cx.store.records.load(id).name;
@@ -376,7 +369,7 @@ fn forget(cx: &Context<'_>, id: &VolumeId) {
     }
 }
 
-/// Whether an answer may be about the wrong server: not a detach that was done.
+/// Whether the answer may be about the wrong server. A completed detach is not.
 fn is_not_done(answer: &Result<Outcome>) -> bool {
     !matches!(answer, Ok(Outcome::Done))
 }

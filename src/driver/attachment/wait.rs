@@ -1,4 +1,4 @@
-//! Wait until this machine sees the volume's disk.
+//! Wait until the volume's disk appears on this node.
 use crate::attachment::attach;
 use crate::context::Context;
 use crate::guard::let_go_volumes;
@@ -21,21 +21,20 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Another call of the volume heals as well: it is waited for this long.
+/// How long to wait for another call of the volume, which heals as well.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a volume that is attached nowhere may still be attached by the controller. kubelet's back-off after an
-/// early error would outlive that.
+/// How long the controller may take to attach a volume that is attached nowhere. kubelet's back-off after an early
+/// error would take longer.
 const CONTROLLER_ATTACHES_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often the cloud is asked meanwhile.
+/// How often the cloud is polled meanwhile.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
-/// Waits for the disk and answers its path. `hint` is what the orchestrator remembers; it is
-/// never followed.
+/// Waits for the disk and returns its path. `hint` is the path that the orchestrator remembers; it is never followed.
 ///
-/// What is mounted at the volume's stage place must be this disk: the orchestrator skips the
-/// mount when the folder is a mount point, whatever is mounted there.
+/// Whatever is mounted at the volume's stage directory must be from this disk, because the orchestrator skips the mount
+/// if the directory is a mount point.
 pub fn wait_for_disk(
     cx: &Context<'_>,
     volume: &Volume,
@@ -79,7 +78,7 @@ fn wait(cx: &Context<'_>, volume: &Volume, sharing: Sharing) -> Result<Device> {
             Some(Attacher::Controller) if !by_controller.over() => {
                 Ok(by_controller.remaining().min(ASK_EVERY))
             }
-            // Since Kubernetes 1.26 kubelet does not attach again what it finds mounted after its restart.
+            // Since Kubernetes 1.26, kubelet does not attach a volume again that it finds mounted after its restart.
             Some(Attacher::Kubelet) if has_lost_its_disk(cx, &volume.id) => {
                 tracing::warn!(volume = %volume.id, "its mounts here lost their disk and kubelet does not ask to attach it: attaching");
                 let cause = |why: Error| {
@@ -94,7 +93,7 @@ fn wait(cx: &Context<'_>, volume: &Volume, sharing: Sharing) -> Result<Device> {
     })
 }
 
-/// Whether mounts of the volume are here whose disk is gone. In doubt they are not.
+/// Whether mounts of the volume have lost their disk; false if that is uncertain.
 fn has_lost_its_disk(cx: &Context<'_>, id: &VolumeId) -> bool {
     !Snapshot::of(cx, Some(id)).dead_numbers().is_empty() || shield::waits(cx, id)
 }
@@ -108,8 +107,7 @@ fn check_staged(snapshot: &mut Snapshot<'_>, volume: &Volume, place: &StagePlace
             table.mounts().iter().filter(ends_so).map(|mount| &mount.target).collect();
         for folder in folders {
             let look = snapshot.look(folder)?;
-            // Which of them is the orchestrator's is not known here: it may be a copy of its
-            // folders. Its next call names the folder.
+            // Any of these may be a copy of the orchestrator's directory; its next call names the right one.
             if !matches!(look.stands, Stands::Covered(_)) {
                 check_at(volume, disk, &look, folder)?;
             }
@@ -132,7 +130,7 @@ fn check_at(volume: &Volume, disk: &Device, look: &Look, folder: &Path) -> Resul
     )))
 }
 
-/// The link, if it points to the proven disk; else the kernel's own node.
+/// The link if it leads to the proven disk, otherwise the kernel's own node.
 fn path_of(cx: &Context<'_>, disk: &Device, link: &Path) -> PathBuf {
     let node = disk.kernel_node();
     if cx.host.devices.leads_to(link, &node) { link.to_path_buf() } else { node }

@@ -1,4 +1,4 @@
-//! Which mounts of a volume stand on a dead disk.
+//! Find the mounts that are from a lost disk of the volume.
 
 use crate::heal::time_shares::TimeShares;
 use crate::lookup::disk_numbers;
@@ -12,35 +12,34 @@ use crate::model::text::several;
 use crate::ownership;
 use crate::snapshot::Snapshot;
 
-/// Why a volume is looked at.
+/// Why a volume is examined.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum HealOccasion {
     /// A call that heals before its own work, and has found the disk.
     Call,
-    /// The timer, or a disk that came.
+    /// The timer, or a disk that appeared.
     Sweep,
-    /// A person names it.
+    /// A person's command.
     Person,
 }
 
-/// What a heal has to do with.
+/// The input of a heal.
 pub(crate) struct StaleMounts {
-    /// The volume's disk, if it is here.
+    /// The volume's disk, if it is attached.
     pub(crate) disk: Option<Device>,
-    /// The numbers of its dead ones.
+    /// The numbers of its lost disks.
     pub(crate) dead: Vec<DeviceNumber>,
-    /// The mounts of these in our own namespace.
+    /// The stale mounts in this node's own mount namespace.
     pub(crate) own: Vec<Mount>,
     pub(crate) elsewhere: Vec<NamespaceUse>,
-    /// Why there may be others still.
+    /// Why there may be more stale mounts.
     pub(crate) untold: Option<String>,
     pub(crate) is_all_known: bool,
 }
 
-/// Which mounts stand on a dead disk of the volume; nothing if none does. An error if a mount of the
-/// volume stands on a disk that is not its own, and not proven dead: then nothing is touched.
-/// Where others cannot be seen the machine's own mounts are told all the same. For a person also what nothing
-/// here knows of is looked for, where there is nothing else to do: so that holds up no heal.
+/// Finds the stale mounts, or `None`. An error if the volume is mounted from a disk that is neither its own nor proven
+/// to be gone; then nothing is touched. If other namespaces are not visible, this node's own mounts are still returned.
+/// For a person also searches for mounts without a record, if there is nothing else to heal.
 pub(crate) fn examine(
     snapshot: &Snapshot<'_>,
     id: &VolumeId,

@@ -1,10 +1,10 @@
-//! The heal: a volume's disk came back under another number, and mounts of running consumers still
-//! stand on the dead one. Each is replaced by a mount of the same file system on the disk that is
-//! there now, without a restart, in every mount namespace.
+//! The heal: the volume's disk came back under another device number, and mounts of running consumers are still from
+//! the lost one. Each of them is replaced by a mount of the same file system from the new disk, in every mount
+//! namespace and without a restart.
 //!
-//! Stale is told by identity, never by symptoms: a dead mount answers `stat` with success, and on
-//! older kernels takes writes for seconds. Nothing is touched before the death of the old disk is
-//! proven and the new one is checked.
+//! Stale mounts are recognised by device identity, never by symptoms: a stale mount still answers `stat`, and older
+//! kernels accept writes to it for seconds. Nothing is changed until the old disk is proven to be gone and the new one
+//! is verified.
 
 pub mod adopt;
 pub(crate) mod diagnosis;
@@ -46,13 +46,14 @@ use crate::snapshot::{Renewal, Snapshot};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long an attach waits for the disk that it brought, where there is something to heal.
+/// How long an attach waits for its disk if there is something to heal.
 const DISK_WAIT: Duration = Duration::from_secs(15);
 
-/// Heals as far as the configuration has it; what cannot be healed never fails the caller, and
-/// is said. The caller has found the disk, which is another one afterwards where this one was put under a map. Answers
-/// why the volume is as it was, for a caller that then fails for that. An error where all that is asked of the volume
-/// fails, and no heal puts that right. The caller holds the volume's lock, and has ended leftovers.
+/// Heals as far as the configuration allows, before the caller's own work. The caller holds the volume's lock, has
+/// removed leftovers and has found the disk, which is the shield's map afterwards if the heal put it there.
+///
+/// A failed heal does not fail the caller: the reason is logged and returned, for the error that the caller may run
+/// into because of it. An error means that every operation on the volume would fail.
 pub(super) fn heal_on_the_way(
     snapshot: &mut Snapshot<'_>,
     id: &VolumeId,
@@ -76,7 +77,7 @@ pub(super) fn heal_on_the_way(
     Ok(why_as_before(&done))
 }
 
-/// Puts a disk that came back under the volume's map. What took it away may have taken the mark, too.
+/// Puts a returned disk under the volume's map. The mark in the cloud may have disappeared with the disk.
 fn has_disk_again(cx: &Context<'_>, id: &VolumeId) -> Returned {
     let returned = cx.host.shield.disk_returned(cx, id);
     if matches!(returned, Returned::Back) {
@@ -85,8 +86,7 @@ fn has_disk_again(cx: &Context<'_>, id: &VolumeId) -> Returned {
     returned
 }
 
-/// After an attach to this machine: its disk shows a moment later, and no call may come after it.
-/// An attach never fails because a heal could not finish.
+/// Heals after an attach to this node, when the disk appears; no other call may follow. Never fails the attach.
 pub(super) fn heal_when_it_shows(cx: &Context<'_>, volume: &Volume) {
     if cx.policy.heal == HealMode::Off {
         return;
@@ -96,7 +96,7 @@ pub(super) fn heal_when_it_shows(cx: &Context<'_>, volume: &Volume) {
     }
     match find_disk::wait_for(cx, volume, cx.deadline.at_most(DISK_WAIT)) {
         Ok(disk) => {
-            // An attach does not ask for that: it needs no disk.
+            // The attach itself needs no disk, so this was not checked yet.
             let done = locking::nothing_hangs(cx, &volume.id);
             let done = done.and_then(|()| {
                 recovery::end_leftovers(cx, &volume.id);
@@ -115,7 +115,7 @@ pub(super) fn heal_when_it_shows(cx: &Context<'_>, volume: &Volume) {
     }
 }
 
-/// Mounts of another driver must be in the records while their disk lives, or no heal knows them later.
+/// Records another driver's mounts while their disk is alive; later no heal could recognise them.
 fn adopt_unrecorded(cx: &Context<'_>, id: &VolumeId, mode: HealMode) {
     let is_recorded = || {
         cx.store
@@ -130,20 +130,20 @@ fn adopt_unrecorded(cx: &Context<'_>, id: &VolumeId, mode: HealMode) {
     }
 }
 
-/// Heals a volume on request of a person; takes its lock.
+/// Heals a volume for a person; takes its lock.
 pub fn heal_by_hand(cx: &Context<'_>, id: &VolumeId, mode: HealMode) -> Result<Healed> {
     let _lock = locking::lock(cx, id)?;
     adopt_unrecorded(cx, id, mode);
     look_after(cx, id, mode, HealOccasion::Person)
 }
 
-/// The processes of pods that have files of a lost disk of the volume open.
+/// Processes of pods with open files on a lost disk of the volume.
 pub fn holders_of_lost(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<Process>> {
     let holders = notify::holders_of(cx, id, &lost_numbers_of(cx, id)?)?;
     Ok(holders.into_values().collect())
 }
 
-/// Ends these processes; answers which. Their containers come back on what is mounted here, so that must be healed.
+/// Ends these processes and returns them. Their containers restart on the current mounts, so the volume must be healed.
 pub fn end_holders(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<Process>> {
     let _lock = locking::lock(cx, id)?;
     notify::end_holders(cx, id, &lost_numbers_of(cx, id)?)
@@ -155,7 +155,7 @@ fn lost_numbers_of(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<DeviceNumber>>
     Ok(all.into_iter().filter(|(_, of)| of == id).map(|(number, _)| number).collect())
 }
 
-/// Heals a volume whose disk has not been looked for yet. The caller holds its lock.
+/// Heals a volume whose disk was not searched yet. The caller holds its lock.
 pub(super) fn look_after(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -163,7 +163,7 @@ pub(super) fn look_after(
     occasion: HealOccasion,
 ) -> Result<Healed> {
     let mut is_back = false;
-    // A plan changes nothing.
+    // Reporting a plan changes nothing.
     if mode == HealMode::Auto {
         match has_disk_again(cx, id) {
             Returned::Fails(why) => return Err(why),
@@ -204,7 +204,7 @@ fn counted_heal(
     done
 }
 
-/// Replaces every mount of the volume that stands on a disk which is gone, by mounts of its disk.
+/// Replaces every mount from a lost disk of the volume by a mount from its current disk.
 pub(super) fn heal(
     snapshot: &mut Snapshot<'_>,
     id: &VolumeId,
@@ -258,7 +258,7 @@ pub(super) fn heal(
         hangs = recovery::let_go(cx, kept);
         healed
     });
-    // Only the switched mounts keep the new file system from here on.
+    // From here on only the replaced mounts use the new file system.
     recovery::end_leftovers(cx, id);
     let mut healed = Healed { pods: pods_on(&cx.store.records.load(id), &stale), ..healed? };
     if healed.has_switched() {
@@ -267,7 +267,7 @@ pub(super) fn heal(
         healed.lost = Some(lost);
     }
     remember_healed(cx, id, disk, &found.uuid, counts);
-    // Who holds what is read process by process: not where the time is over.
+    // Reading every process takes time; skip it after the deadline.
     let users = if shares.until.over() {
         Answer::CannotTell("no time was left to look".to_owned())
     } else {
@@ -287,8 +287,8 @@ pub(super) fn heal(
     Ok(healed)
 }
 
-/// Mounts the new disk out of sight; nothing of the old one is touched yet. Answers also what the file system
-/// counts now.
+/// Mounts the new disk at a hidden place, and returns the mount count in its superblock. The old mounts are not touched
+/// yet.
 fn mount_aside(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -301,7 +301,7 @@ fn mount_aside(
     let options = staged.map(|staged| MountOptions::parse(&staged.options));
     let options = options.transpose()?.unwrap_or_default();
     let untouched = staged.is_some_and(|staged| staged.untouched);
-    // A heal that is killed from here on has mounted the file system once more, or has not.
+    // If the heal is killed after this, the file system may or may not have been mounted once more.
     let expected = next_count(found, disk, untouched);
     let was_free = expected.is_none() || find_disk::is_free(cx, disk)?;
     cx.store.records.update(id, |record| {
@@ -327,8 +327,8 @@ fn mount_aside(
     Ok((mount, file_system_check::mounts_counted(cx, expected, disk, was_free)))
 }
 
-/// The folder for the moment of a heal. What is mounted there comes into no other namespace:
-/// a process that had it there would have the volume, long after the heal.
+/// The directory for the temporary mount. It is private, because a process in another namespace would keep the volume
+/// busy long after the heal.
 fn scratch(cx: &Context<'_>, id: &VolumeId) -> Result<PathBuf> {
     let folder = recovery::scratch_of(cx, id);
     cx.host.mounts.make_folder(&folder)?;

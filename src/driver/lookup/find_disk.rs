@@ -1,11 +1,11 @@
-//! The volume's disk on this machine, or why it cannot be told.
+//! Find the volume's disk on this node, or explain why it is uncertain.
 //!
-//! virtio shows 20 characters of a serial, and a volume's id has 36: two volumes can look alike.
-//! Then the whole id decides where a bus shows it, else the cloud's list of what is attached here
-//! together with the sizes; what is still not certain is refused, with all names.
+//! virtio shows 20 characters of a serial, and a volume id has 36, so two volumes can look alike. Then the whole id
+//! decides if another bus shows it, otherwise the cloud's list of attached volumes together with their sizes. Whatever
+//! is still uncertain is refused, with all candidates.
 //!
-//! A disk proves nothing with its serial unless its transport is one of the cloud's: on others the
-//! target chooses the serial. Such a disk can neither take a volume's place nor block it.
+//! A serial proves nothing unless the disk's transport is one of the cloud's: on others the target chooses the serial.
+//! Such a disk can neither replace a volume's disk nor block it.
 
 use crate::context::Context;
 use crate::lookup::attachment_view;
@@ -24,27 +24,26 @@ use crate::ports::host::{Held, Proven};
 use std::path::Path;
 use std::time::Duration;
 
-/// After this long without the disk the cloud is asked why, and then once in a while.
+/// How long to wait before asking the cloud why the disk is missing, and how often to ask again.
 const ASK_AFTER: Duration = Duration::from_secs(2);
 const ASK_EVERY: Duration = Duration::from_secs(20);
 
-/// The net beneath the events: how long a look is at most put off.
+/// The longest pause between two searches, in case an event is lost.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long the volume's own disk may still come before a disk of another transport is the reason
-/// that is given.
+/// How long the volume's own disk may still appear before a disk of another transport is reported as the reason.
 const STRANGER_AFTER: Duration = Duration::from_secs(10);
 
-/// The volume's disk, if this machine sees it now.
+/// The volume's disk, if it is attached.
 pub fn find_disk(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Device>> {
     Ok(find_among(cx, id)?.0)
 }
 
-/// The volume's disk, and the disks that claim to be it on transports that are not allowed.
+/// The volume's disk, and the disks with its serial on transports that are not allowed.
 fn find_among(cx: &Context<'_>, id: &VolumeId) -> Result<(Option<Device>, Vec<Device>)> {
     let wanted = cx.cloud.identity(id);
     let (mut found, mut strangers) = claimants(cx, &wanted)?;
-    // The very disk that is mounted comes before one that may have come back for it.
+    // Prefer the disk that is mounted to one that may have come back.
     for is_its in [is_mounted_from, may_have_come_back] {
         if found.is_empty() && !strangers.is_empty() {
             (found, strangers) = strangers.into_iter().partition(|disk| is_its(cx, id, disk));
@@ -65,12 +64,12 @@ fn find_among(cx: &Context<'_>, id: &VolumeId) -> Result<(Option<Device>, Vec<De
     Ok((disk, strangers))
 }
 
-/// The volume's disk; missing is an error here.
+/// The volume's disk; an error if it is missing.
 pub fn disk(cx: &Context<'_>, id: &VolumeId) -> Result<Device> {
     find_disk(cx, id)?.ok_or_else(|| missing(cx, id))
 }
 
-/// Why there is no disk.
+/// The error that explains a missing disk.
 pub(crate) fn missing(cx: &Context<'_>, id: &VolumeId) -> Error {
     let wanted = cx.cloud.identity(id);
     let strangers = match refuse_strangers(cx, id).and_then(|()| claimants(cx, &wanted)) {
@@ -81,13 +80,13 @@ pub(crate) fn missing(cx: &Context<'_>, id: &VolumeId) -> Error {
     Error::new(Kind::Missing, cause).hint("is the volume attached to this machine?")
 }
 
-/// The disks that show the identity: those whose transport is allowed, and the others.
+/// The disks with this identity: those with an allowed transport, and the others.
 fn claimants(cx: &Context<'_>, wanted: &Identity) -> Result<(Vec<Device>, Vec<Device>)> {
     Ok(cx.host.devices.claimants(wanted)?.into_iter().partition(Device::is_allowed))
 }
 
-/// Whether this machine mounted the volume from this very disk, and may have it mounted still: what an
-/// earlier version or another configuration mounted must still be guarded and unmounted.
+/// Whether this node mounted the volume from this very disk and may still have it mounted. A mount of an earlier
+/// version or configuration must still be guarded and unmounted.
 fn is_mounted_from(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> bool {
     let (record, now) = (cx.store.records.load(id), moment(cx, disk));
     let staged = record.mounts.staged.as_ref().map(|staged| &staged.disk);
@@ -97,8 +96,7 @@ fn is_mounted_from(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> bool {
         })
 }
 
-/// Whether the disk has the transport from which the volume is mounted: then its mounts are healed
-/// by it.
+/// Whether the disk has the transport from which the volume is mounted, so that it can heal those mounts.
 fn may_have_come_back(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> bool {
     let staged = cx.store.records.load(id).mounts.staged;
     let is_now = |staged: &Staged| staged.disk.boot == moment(cx, disk).boot;
@@ -106,33 +104,31 @@ fn may_have_come_back(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> bool {
     transport.is_some() && transport.as_ref() == disk.transport()
 }
 
-/// An error if a disk claims to be the volume's on a transport that the configuration could allow.
+/// Refuses if a disk with the volume's serial is on a transport that the configuration could allow.
 fn refuse_strangers(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     let (_, others) = claimants(cx, &cx.cloud.identity(id))?;
     let one = others.iter().find(|disk| disk.admission() == Admission::NotConfigured);
     one.map_or(Ok(()), |disk| Err(stranger(id, disk)))
 }
 
-/// Holds the disk while something is done to it, so that its number cannot go to another.
+/// Holds the disk open, so that the kernel cannot give its number to another one.
 pub fn hold(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<Held> {
     cx.host.devices.hold(&cx.cloud.identity(id), disk)
 }
 
-/// Proves that this is still the volume's disk: for what changes it next, or after something did.
+/// Proves that this is still the volume's disk, before or after a change.
 pub fn prove<'a>(cx: &Context<'_>, id: &'a VolumeId, disk: &'a Device) -> Result<Proven<'a>> {
     cx.host.devices.prove(id, &cx.cloud.identity(id), disk)
 }
 
-/// Reports links that name the volume and lead elsewhere. Nothing follows them here, but
-/// other programs may.
+/// Logs links that name the volume but lead elsewhere. The driver follows no link, but other programs may.
 pub(crate) fn report_links(cx: &Context<'_>, id: &VolumeId) {
     for fault in cx.host.devices.link_faults(&cx.cloud.identity(id), &cx.cloud.link(id)) {
         tracing::warn!(volume = %id, link = %fault.link.display(), what = fault.what, "a link lies");
     }
 }
 
-/// Reports a device that the orchestrator remembers and that is not the volume's disk. It is
-/// never followed: what is remembered outlives a reboot.
+/// Logs a remembered device that is not the volume's disk. It may be from before a reboot and is never followed.
 pub(crate) fn report_hint(cx: &Context<'_>, id: &VolumeId, hint: &str, disk: &Device) {
     let path = Path::new(hint);
     if !hint.is_empty() && path != cx.cloud.link(id) && path != disk.kernel_node() {
@@ -141,7 +137,7 @@ pub(crate) fn report_hint(cx: &Context<'_>, id: &VolumeId, hint: &str, disk: &De
     }
 }
 
-/// Disks or volumes that share a cut serial.
+/// Decides between disks or volumes that share a truncated serial.
 fn tell_apart(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -173,8 +169,7 @@ fn tell_apart(
             disks.len()
         ));
     }
-    // With one volume and one disk there is nothing left to confuse; with several only a size
-    // that no other has tells them apart.
+    // One volume and one disk are unambiguous; several need distinct sizes.
     let of_our_size = disks.iter().filter(|disk| disk.size == ours.size).collect::<Vec<_>>();
     let same_size = attached.iter().filter(|volume| volume.size == ours.size).count();
     match (disks, of_our_size.as_slice()) {
@@ -191,13 +186,13 @@ fn attached_with_serial_of(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<CloudV
     Ok(attached)
 }
 
-/// Waits for the disk: subscribes to news first, then looks, so that it cannot be missed.
+/// Waits for the disk. Subscribes to events before it searches, so that none is missed.
 pub(crate) fn wait_for(cx: &Context<'_>, volume: &Volume, deadline: Deadline) -> Result<Device> {
     wait_while(cx, volume, deadline, &mut Err)
 }
 
-/// Waits for the disk also where the volume is attached nowhere, if `may_come` does not fail: it is given the
-/// error, and answers after how long the cloud is asked again.
+/// Waits for the disk. If the volume is attached nowhere, `may_come` receives that error and returns when to ask the
+/// cloud again, or gives up.
 pub(crate) fn wait_while(
     cx: &Context<'_>,
     volume: &Volume,
@@ -217,8 +212,7 @@ pub(crate) fn wait_while(
             return Ok(disk);
         }
         if events.is_none() {
-            // The usual case is a disk that is there already: it needs no subscription. From
-            // here on every look comes after it.
+            // Usually the disk is already here, and no subscription is needed. Every later search comes after it.
             events = Some(cx.host.devices.watch());
             continue;
         }
@@ -257,9 +251,8 @@ fn never_came(cx: &Context<'_>, volume: &Volume, deadline: Deadline) -> Error {
     .hint("is the volume attached to this machine, and does the kernel's log show the disk?")
 }
 
-/// The disk cannot come if the cloud does not think of sending it. A cloud that cannot be
-/// asked is no reason to stop waiting. A volume that is attached nowhere may be attached any
-/// moment: the caller decides.
+/// Gives up if the cloud has not attached the volume to this node. An unreachable cloud is no reason to stop waiting; a
+/// volume that is attached nowhere may be attached any moment, so the caller decides.
 fn say_if_not_attached(cx: &Context<'_>, volume: &Volume) -> Result<Option<Error>> {
     let asked = cx
         .cloud
@@ -295,13 +288,12 @@ fn say_if_not_attached(cx: &Context<'_>, volume: &Volume) -> Result<Option<Error
     }
 }
 
-/// Whether nothing uses the disk, for what is about to write to it. What cannot be seen is an
-/// error.
+/// Whether nothing uses the disk. An error if that is uncertain.
 pub(crate) fn is_free(cx: &Context<'_>, disk: &Device) -> Result<bool> {
     cx.host.devices.exclusive_open(disk)?.is_free()
 }
 
-/// Disks that are passed over, in words for a message.
+/// The ignored disks, for a message.
 fn ignored(strangers: &[Device]) -> String {
     let names: Vec<_> = strangers.iter().map(connected).collect();
     match names.as_slice() {
@@ -313,14 +305,13 @@ fn ignored(strangers: &[Device]) -> String {
     }
 }
 
-/// A disk, its number and how it is connected.
+/// A disk with its number and transport, for a message.
 fn connected(disk: &Device) -> String {
     let transport = disk.transport().map(|transport| format!(", {transport}")).unwrap_or_default();
     format!("{} ({}{transport})", disk.kernel_name, disk.number)
 }
 
-/// An error if the disk must not be used for anything new: it was found only because the volume is
-/// mounted from it already.
+/// Refuses to use the disk for anything new if it was found only because the volume is already mounted from it.
 pub(crate) fn must_be_allowed(id: &VolumeId, disk: &Device) -> Result<()> {
     if disk.is_allowed() { Ok(()) } else { Err(stranger(id, disk)) }
 }
@@ -450,13 +441,13 @@ mod tests {
         let disk = &same.disks[0].0;
         let seen = found(&same, disk, None).unwrap();
         assert!(must_be_allowed(&id, &seen).unwrap_err().cause.contains("a-network"));
-        // It came back: only on the transport that is on record.
+        // It came back, but only on the recorded transport.
         let former =
             &Device { sequence: Some(99), number: "8:99".parse().unwrap(), ..disk.clone() };
         assert_eq!(found(&again, former, None), None);
         assert_eq!(found(&again, former, Some("another")), None);
         assert!(found(&again, former, Some("a-network")).is_some());
-        // The volume's own disk comes first all the same.
+        // The volume's own disk still comes first.
         let both = network().with("vdb", 5, CUT);
         assert_eq!(found(&both, disk, Some("a-network")).unwrap().kernel_name, "vdb");
     }
@@ -507,7 +498,7 @@ mod tests {
         };
         assert_eq!(ask(&with([7, 5, 5]), &disks, &[]).unwrap().as_deref(), Some("vdc"));
         refused(ask(&with([7, 7, 5]), &disks, &[]), &["vdb", "vdc", "vdd", "sizes"]);
-        // One that grew in the cloud, and is the only one here.
+        // The only disk here; it grew in the cloud.
         let one = FakeDevices::default().with("vdb", 5, CUT);
         let grown = FakeCloud::default().with(ONE, 7, &["here"]).with(TWO, 5, &["there"]);
         assert_eq!(ask(&grown, &one, &[TWO]).unwrap().as_deref(), Some("vdb"));
@@ -557,7 +548,7 @@ mod tests {
             let why = say(&cloud).unwrap_err();
             assert!(why.contains(words), "{why}");
         }
-        // Of one that is attached nowhere the caller decides.
+        // Attached nowhere: the caller decides.
         let nowhere = say(&FakeCloud::default().with(ONE, 1, &[])).unwrap().unwrap();
         assert!(nowhere.contains("it is attached nowhere"), "{nowhere}");
     }

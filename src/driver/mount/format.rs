@@ -1,7 +1,7 @@
 //! Make a file system on a blank disk, as a transaction.
 //!
-//! The intent is in the record before the first byte of the file system, and gone after the last. What an
-//! interrupted mkfs left is never overwritten on the strength of it: a person decides.
+//! The intent is in the record from before the first byte until after the last. It never justifies overwriting what an
+//! interrupted mkfs left behind; a person decides about that.
 
 use crate::context::Context;
 use crate::failpoints;
@@ -24,23 +24,22 @@ use crate::operation::{Volume, moment};
 use crate::ports::host::NewFileSystem;
 use std::time::Duration;
 
-/// How long a disk that another process still has open (a killed mkfs) is waited for.
+/// How long to wait for a disk that another process, such as a killed mkfs, still has open.
 const SETTLE_WAIT: Duration = Duration::from_secs(5);
 
-/// What a person sees before a disk is formatted.
+/// What a person sees before formatting a disk.
 #[derive(Debug, Clone)]
 pub struct OnDisk {
     pub disk: Device,
-    /// What stands on it, in words.
+    /// The disk's contents, in words.
     pub contents: String,
-    /// Whether this machine ever mounted the volume.
+    /// Whether this node ever mounted the volume.
     pub was_mounted: bool,
-    /// What speaks against a new file system, besides what stands on the disk.
+    /// Further reasons against a new file system.
     pub objections: Vec<String>,
 }
 
-/// Judges the disk, for mounts and for people alike. Only what this calls blank is formatted without a
-/// person.
+/// Classifies the disk's contents, for mounts and for people. Only `Blank` is formatted without a person.
 pub(crate) fn found_on(cx: &Context<'_>, volume: &Volume, disk: &Device) -> Result<DiskHolds> {
     let record = cx.store.records.load(&volume.id);
     let interrupted = interrupted_on(&record, &moment(cx, disk));
@@ -49,7 +48,7 @@ pub(crate) fn found_on(cx: &Context<'_>, volume: &Volume, disk: &Device) -> Resu
         is_free_soon(cx, disk)?;
     }
     let what = match cx.host.file_systems.look(disk, cx.deadline)? {
-        // mke2fs writes its superblock last: one that is there is whole, as are the others without their marks.
+        // mke2fs writes its superblock last, and the others mark an unfinished file system.
         Contents::FileSystem(found) if !found.is_unfinished => {
             return Ok(DiskHolds::FileSystem(found));
         }
@@ -64,7 +63,7 @@ pub(crate) fn found_on(cx: &Context<'_>, volume: &Volume, disk: &Device) -> Resu
     }))
 }
 
-/// What is on the volume's disk now. Nothing is changed.
+/// What is on the volume's disk. Changes nothing.
 pub fn what_is_on(cx: &Context<'_>, volume: &Volume) -> Result<OnDisk> {
     let disk = find_disk::disk(cx, &volume.id)?;
     let _held = find_disk::hold(cx, &volume.id, &disk)?;
@@ -82,8 +81,8 @@ pub fn what_is_on(cx: &Context<'_>, volume: &Volume) -> Result<OnDisk> {
     Ok(OnDisk { disk, contents, was_mounted, objections })
 }
 
-/// Accepts the file system with this UUID, which is on the disk, for the volume's next mount: a person
-/// says that it is the right one although another was mounted in the same attachment.
+/// Accepts the file system with this UUID for the next mount, on a person's word, although another one was mounted in
+/// the same attachment.
 pub fn keep(cx: &Context<'_>, volume: &Volume, uuid: &str) -> Result<OnDisk> {
     let _lock = locking::lock(cx, &volume.id)?;
     let before = what_is_on(cx, volume)?;
@@ -109,8 +108,8 @@ pub fn keep(cx: &Context<'_>, volume: &Volume, uuid: &str) -> Result<OnDisk> {
     Ok(before)
 }
 
-/// Loses all that is on the disk and makes a file system, because a person said so. Whose disk
-/// it is, and that it is not in use, is proven as ever. Answers what was there before.
+/// Wipes and formats the disk, on a person's word; returns its former contents. Still proves the disk and that nothing
+/// uses it.
 pub fn format_for_good(
     cx: &Context<'_>,
     volume: &Volume,
@@ -156,7 +155,7 @@ pub fn format_for_good(
     Ok(before)
 }
 
-/// Makes a file system on a disk that was read and is blank, if everything else agrees.
+/// Formats a blank disk, if nothing else speaks against it.
 pub(crate) fn format_blank(
     cx: &Context<'_>,
     volume: &Volume,
@@ -165,7 +164,7 @@ pub(crate) fn format_blank(
     options: &MkfsOptions,
 ) -> Result<FileSystem> {
     let consent = format_consent::consent(cx, &volume.id, disk, FormatRequester::Mount)?;
-    // Bytes that we did not look at may be known to others; what they do not find proves nothing.
+    // Other programs may recognise data that this driver does not; that they find nothing proves nothing.
     if let Some(other) = cx.host.file_systems.second_opinion(&volume.id, disk, cx.deadline)? {
         return Err(not_ours(&volume.id, disk, &format!("{other}, by the word of blkid")));
     }
@@ -175,7 +174,7 @@ pub(crate) fn format_blank(
     format(cx, volume, disk, &new)
 }
 
-/// An error if the options would make what the driver refuses afterwards: then the disk would be foreign.
+/// Refuses options that would make something this driver refuses to mount.
 fn rehearse(cx: &Context<'_>, disk: &Device, new: &NewFileSystem) -> Result<()> {
     new.options.check_new(new.kind)?;
     match cx.host.file_systems.rehearse(disk.size, new, cx.deadline)? {
@@ -188,7 +187,7 @@ fn rehearse(cx: &Context<'_>, disk: &Device, new: &NewFileSystem) -> Result<()> 
     }
 }
 
-/// Formats. Without `force`, only what is still blank.
+/// Formats. Without `force`, only if the disk is still blank.
 fn format(
     cx: &Context<'_>,
     volume: &Volume,
@@ -223,8 +222,8 @@ fn format(
     }
 }
 
-/// The last look before the first byte: since the first one the cloud was asked, which may have
-/// taken minutes, and a disk that is not mounted is free to every process.
+/// The last check before the first byte: asking the cloud may have taken minutes, and any process can write to a disk
+/// that is not mounted.
 fn refuse_changed(cx: &Context<'_>, volume: &Volume, disk: &Device) -> Result<()> {
     match cx.host.file_systems.look(disk, cx.deadline)? {
         Contents::Blank => Ok(()),
@@ -242,7 +241,7 @@ fn wait_free(cx: &Context<'_>, disk: &Device) -> Result<()> {
     Err(Error::new(Kind::Busy, format!("{} is in use already{who}", disk.kernel_name)))
 }
 
-/// Waits a moment until no process uses the disk: a killed mkfs may still be on its way out.
+/// Waits a moment until no process uses the disk; a killed mkfs may still be exiting.
 fn is_free_soon(cx: &Context<'_>, disk: &Device) -> Result<bool> {
     let until = cx.deadline.at_most(SETTLE_WAIT);
     while !find_disk::is_free(cx, disk)? {
@@ -253,7 +252,7 @@ fn is_free_soon(cx: &Context<'_>, disk: &Device) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether this is the file system that was to be made.
+/// Whether this is the requested file system.
 fn is_made(found: &FileSystem, new: &NewFileSystem) -> bool {
     found.uuid == new.uuid && !found.is_unfinished && new.kind.accepts(found.kind)
 }
@@ -270,10 +269,10 @@ fn intent(cx: &Context<'_>, disk: &Device, new: &NewFileSystem) -> Formatting {
     }
 }
 
-/// The format that was begun on this very plug-in of the disk.
+/// The format that was started on this very plug-in of the disk.
 fn interrupted_on<'a>(record: &'a VolumeRecord, disk: &DiskMoment) -> Option<&'a Formatting> {
     let formatting = record.disk.formatting.as_ref()?;
-    // Without the kernel's count a disk that left and came back looks like one that stayed.
+    // Without the kernel's disk sequence number, a disk that left and came back looks like one that stayed.
     (formatting.disk == *disk && disk.sequence.is_some()).then_some(formatting)
 }
 

@@ -1,4 +1,4 @@
-//! Bind the staged volume into a consumer's folder.
+//! Bind-mount the staged volume into a consumer's directory.
 
 use crate::context::Context;
 use crate::failpoints;
@@ -16,23 +16,21 @@ use crate::ports::clock::now;
 use crate::snapshot::{Renewal, Snapshot};
 use std::path::Path;
 
-/// Where a volume is to be published.
+/// Where to publish a volume.
 #[derive(Debug, Clone, Copy)]
 pub struct Publication<'a> {
-    /// The consumer, and its folder.
     pub target: &'a PublishTarget,
-    /// The name that people know the consumer by, if it was told.
+    /// The consumer's name for people, if known.
     pub label: Option<&'a str>,
-    /// The folder where the volume is staged.
+    /// Where the volume is staged.
     pub stage: &'a StageTarget,
-    /// How the volume is to be staged, if it is not.
+    /// How to stage the volume, if it is not.
     pub stage_options: &'a StageOptions,
-    /// Whether the consumer must not write.
     pub read_only: bool,
 }
 
-/// Binds the volume into the consumer's folder. A volume that is not staged is staged first:
-/// an empty folder is never bound.
+/// Bind-mounts the volume into the consumer's directory. Stages it first if necessary, so that an empty directory is
+/// never bound.
 pub fn publish(
     cx: &Context<'_>,
     volume: &Volume,
@@ -108,7 +106,7 @@ fn verify_bind(snapshot: &mut Snapshot<'_>, folder: &Path, read_only: bool) -> R
     Ok(())
 }
 
-/// A bind that was killed half-way, or asked for differently now, is made right in place.
+/// Fixes a bind mount whose call was killed, or whose access mode changed.
 fn set_access(cx: &Context<'_>, mount: &Mount, read_only: bool) -> Result<()> {
     if read_only {
         return cx.host.mounts.make_read_only(mount);
@@ -117,7 +115,7 @@ fn set_access(cx: &Context<'_>, mount: &Mount, read_only: bool) -> Result<()> {
         .hint("it is mounted anew when the pod is restarted"))
 }
 
-/// A consumer that may write must not get a file system that refuses writes.
+/// A consumer that wants to write must not get a file system that refuses writes.
 fn refuse_read_only_stage(stage: &Mount, read_only: bool) -> Result<()> {
     if read_only || !(stage.is_read_only() || stage.is_super_read_only()) {
         return Ok(());
@@ -144,7 +142,7 @@ mod tests {
     const BOUND: &str = "41 20 253:0 / /k/pods/1/pv-1 rw - ext4 d rw";
     const ANOTHERS: &str = "42 20 253:16 / /k/pods/1/pv-1 rw - ext4 e rw";
 
-    /// What a publication answers on a machine with the volume's disk, where the mount table is read as these.
+    /// The answer to a publication, with these successive readings of the mount table.
     fn published(
         tables: &[&[&str]],
         heal: HealMode,

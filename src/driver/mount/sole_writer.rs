@@ -1,5 +1,5 @@
-//! One server writes to a volume: the one that has it by the cloud's word, alone, and keeps it. The disk
-//! alone does not tell: it stays for a while after the cloud has taken the volume back.
+//! Only one server may write to a volume: the only one to which the cloud has attached it. The disk alone does not
+//! prove that, because it stays for a while after the cloud has detached the volume.
 
 use crate::context::Context;
 use crate::model::advice::{Remedy, advise};
@@ -10,12 +10,11 @@ use crate::ports::clock::Deadline;
 use crate::ports::cloud::{Capabilities, CloudVolume};
 use std::time::Duration;
 
-/// A mount waits no longer than this for the cloud's word.
+/// How long a mount waits for the cloud.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Before a mount that may write: an error if another server has the volume too, or this one does
-/// not keep it. Answers how the cloud has just shown it; nothing where the cloud does not answer, and
-/// need not.
+/// Refuses a writable mount if another server has the volume too, or if it is being detached from this one. Returns the
+/// volume as the cloud shows it, or `None` if the cloud is unreachable and not needed.
 pub(crate) fn sole_writer(cx: &Context<'_>, id: &VolumeId) -> Result<Option<CloudVolume>> {
     let deadline = cx.deadline.at_most(PATIENCE);
     let (state, server) = match seen(cx, id, deadline) {
@@ -43,8 +42,8 @@ pub(crate) fn sole_writer(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Clou
     .hint(advise("{}; or let every node mount it read-only, with the option share: read-only in the PersistentVolume", [Remedy::Detach(Some(server.to_string())).of(id)])))
 }
 
-/// After the mark was left: a detach that was asked for before it is under way by now, or done.
-/// Without the cloud's word the disk's must do.
+/// Checks again after the mark was left: a detach that was requested before is in progress or done by now. An
+/// unreachable cloud is no refusal.
 pub(crate) fn still_has(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     match seen(cx, id, cx.deadline.at_most(PATIENCE)) {
         Ok(Some((state, server))) => stays(cx, &state, &server),
@@ -56,13 +55,13 @@ pub(crate) fn still_has(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     }
 }
 
-/// The volume, if the cloud has it at this server, and leaves it there.
+/// The volume, if it is attached to this server and stays there.
 pub(crate) fn seen_here(cx: &Context<'_>, id: &VolumeId) -> Result<Option<CloudVolume>> {
     let seen = seen(cx, id, cx.deadline.at_most(PATIENCE))?;
     Ok(seen.and_then(|(state, server)| stays(cx, &state, &server).is_ok().then_some(state)))
 }
 
-/// The volume as the cloud shows it, and the server that this machine is.
+/// The volume as the cloud shows it, and this node's server.
 fn seen(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -73,7 +72,7 @@ fn seen(
     Ok(state.zip(server))
 }
 
-/// An error if the volume does not stay at the server: a disk that is here still is going.
+/// Refuses a volume that is being detached from the server, although its disk is still here.
 fn stays(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) -> Result<()> {
     let (id, status) = (&state.id, &state.status);
     let is_listed = state.attachment_to(server).is_some();
@@ -102,7 +101,7 @@ fn stays(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) -> Result<()>
     Err(Error::new(kind, cause).hint(advise("once it is attached anew it is mounted; {}", [end])))
 }
 
-/// The cloud does not answer. A volume that it gives to one server alone needs no word of it.
+/// The cloud is unreachable: allow a volume that is known not to be multi-attach.
 fn sole_writer_by_memory(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -122,8 +121,7 @@ fn sole_writer_by_memory(
     Ok(None)
 }
 
-/// Remembers whether the cloud would give the volume to several servers. The caller holds the
-/// volume's lock.
+/// Records whether the volume is multi-attach. The caller holds the volume's lock.
 fn remember_sharing(cx: &Context<'_>, id: &VolumeId, is_shareable: bool) {
     let is_shareable = Some(is_shareable);
     if cx.store.records.load(id).mark.is_shareable == is_shareable {

@@ -1,4 +1,4 @@
-//! Mount the volume's disk at its stage folder; a blank one is formatted first.
+//! Mount the volume's disk at its stage directory, and format a blank disk first.
 
 use crate::context::Context;
 use crate::failpoints;
@@ -29,27 +29,27 @@ use crate::snapshot::{Renewal, Snapshot};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long staging waits for a disk that should be there already.
+/// How long to wait for a disk that should be here already.
 const DISK_WAIT: Duration = Duration::from_secs(20);
 
-/// How long a disk that another process still has open (udev after the plug-in) is waited for.
+/// How long to wait for a disk that another process, such as udev, still has open.
 const SETTLE_WAIT: Duration = Duration::from_secs(5);
 
-/// How a volume is to be mounted.
+/// How to mount a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StageOptions {
-    /// The file system asked for; nothing means what is there, ext4 for a blank disk.
+    /// The requested file system. `None` accepts the existing one, and means ext4 for a blank disk.
     pub file_system: Option<FsType>,
     pub mount_options: MountOptions,
-    /// Options of a new file system.
+    /// Options for a new file system.
     pub mkfs_options: MkfsOptions,
-    /// Whether nothing may be written to the disk, because other machines read it.
+    /// Whether nothing may be written to the disk, because other nodes read it.
     pub untouched: bool,
-    /// Whether it is mounted through a map, if not as configured.
+    /// Overrides the configured shield mode.
     pub shield: Option<ShieldMode>,
 }
 
-/// Mounts the volume at the folder. `hint` is the device that the orchestrator remembers.
+/// Mounts the volume. `hint` is the device that the orchestrator remembers.
 pub fn stage(
     cx: &Context<'_>,
     volume: &Volume,
@@ -63,7 +63,7 @@ pub fn stage(
     stage_locked(&mut Snapshot::of(cx, Some(&volume.id)), volume, target, options, hint)
 }
 
-/// Stages a volume whose lock the caller holds.
+/// Stages a volume; the caller holds its lock.
 pub(crate) fn stage_locked(
     snapshot: &mut Snapshot<'_>,
     volume: &Volume,
@@ -84,7 +84,7 @@ pub(crate) fn stage_locked(
     if let Some(mount) = found {
         memory::remember_found(cx, &volume.id, &disk, mount);
         cx.host.shield.mount_found(cx, &volume.id, &disk);
-        // Containers may have it: what lost its disk is for the heal.
+        // Containers may use it, so stale mounts are left to the heal.
         mark_proven(cx, &volume.id, &disk, None, options.untouched)?;
         return Ok(Outcome::Already);
     }
@@ -126,7 +126,7 @@ pub(crate) fn stage_locked(
     staged.journal =
         covered.and_then(|covered| cx.host.shield.after_mount(cx, &volume.id, &covered));
     if let Err(error) = memory::remember_staged(cx, &volume.id, staged, attachment) {
-        // The orchestrator would skip the next try, for the folder is a mount point now.
+        // The directory is a mount point now, so the orchestrator would skip its next attempt.
         return Err(mount_place::undo_mount(cx, &folder, disk.number, error));
     }
     failpoints::step("stage.remembered");
@@ -139,10 +139,9 @@ pub(crate) fn stage_locked(
     Ok(Outcome::Done)
 }
 
-/// Leaves the mark of what is mounted. Before it a controller elsewhere could not know of the mount: its
-/// detach may have come, and then another server has the volume, and its own mark; or it is under
-/// way, and the disk is here still. After it such a detach is refused. The mark is remembered last, so
-/// that a call after one that failed, or was killed, asks again.
+/// Leaves the mark that the volume is mounted here. Until then another node's detach may succeed unnoticed; afterwards
+/// it is refused. So the disk is proven again after the mark, and the mark is recorded last, so that a retry repeats
+/// it.
 pub(crate) fn mark_proven(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -154,7 +153,7 @@ pub(crate) fn mark_proven(
     let left = remote_mark::leave_mark(cx, id, seen);
     find_disk::prove(cx, id, disk)?;
     let Some(left) = left else { return Ok(()) };
-    // A reader loses nothing with its disk, and the volume may be leaving another reader's server.
+    // A reader loses nothing, and the volume may be leaving another reader's server.
     if !untouched {
         sole_writer::still_has(cx, id)?;
     }
@@ -243,7 +242,7 @@ fn grown(
     now.ok_or_else(|| not_ours(&volume.id, disk, "another file system than before it was grown"))
 }
 
-/// Changes a disk that is free, which must be the volume's before and after that, and reads its file system again.
+/// Changes a free disk, which is proven before and after, and reads its file system again.
 fn changed_unmounted(
     cx: &Context<'_>,
     volume: &Volume,
@@ -258,8 +257,7 @@ fn changed_unmounted(
     })
 }
 
-/// What was written into the folder while nothing was mounted there will be out of sight.
-/// The mount goes on, for the orchestrator needs it; but it is said.
+/// Logs files that were written into the directory while nothing was mounted there, since the mount will hide them.
 pub(crate) fn report_hidden(cx: &Context<'_>, id: &VolumeId, folder: &Path) {
     let Hidden { files, bytes, more } = cx.host.mounts.hidden_in(folder);
     if files > 0 {
@@ -268,13 +266,13 @@ pub(crate) fn report_hidden(cx: &Context<'_>, id: &VolumeId, folder: &Path) {
     }
 }
 
-/// xfs refuses a second file system of the same UUID. One that is mounted may be this volume's
-/// own, on the disk that it had before and that is gone: only then both may be.
+/// xfs refuses a second file system with the same UUID. The first one may be this volume's own, on its lost disk; only
+/// then both may be mounted.
 fn has_dead_twin(snapshot: &Snapshot<'_>, id: &VolumeId) -> Result<bool> {
     Ok(!disk_numbers::dead_numbers_of(snapshot.cx, id, snapshot.table()?)?.is_empty())
 }
 
-/// Mounts and then looks: what is at the folder must be the proven disk.
+/// Mounts the disk and verifies the result.
 fn mount_verified(
     snapshot: &mut Snapshot<'_>,
     volume: &Volume,
@@ -299,7 +297,7 @@ fn mount_verified(
     };
     let until = cx.deadline.at_most(SETTLE_WAIT);
     while let Err(error) = mount() {
-        // A process that looks at a new disk (udev) may have it open for a moment.
+        // udev may have a new disk open for a moment.
         if error.kind != Kind::Busy {
             return Err(error);
         }
@@ -317,7 +315,7 @@ fn mount_verified(
 }
 
 impl StageOptions {
-    /// The file system of this name; an empty one means whatever is there.
+    /// The file system of this name; an empty name accepts the existing one.
     pub fn for_file_system(name: &str) -> Result<Self> {
         if name.is_empty() {
             return Ok(Self::default());
@@ -330,7 +328,7 @@ impl StageOptions {
     }
 }
 
-/// What tells an attachment from a later one of the same volume to the same server.
+/// What distinguishes this attachment from a later one to the same server.
 fn mark_of_attachment(volume: &CloudVolume) -> Option<String> {
     let one = volume.attachments.first()?;
     one.id.clone().or_else(|| one.since.clone())

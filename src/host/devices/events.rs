@@ -1,9 +1,8 @@
-//! Waits for the kernel, or udev, to say that something about disks changed.
+//! Wait for an event about disks from the kernel or udevd.
 //!
-//! The kernel's own event comes first; the disk's serial can be read by then. udev's comes when
-//! its rules are through. Where no udevd runs, the folder of links is watched too: a network
-//! namespace other than the host's may get no kernel events. Events can be lost (a full socket
-//! says ENOBUFS), so every wait is short: the caller looks again anyway.
+//! The kernel's event comes first, when the serial is already readable. udevd's comes after its rules. Without udevd
+//! the directory of links is watched too, because other network namespaces may get no kernel events. Events can be lost
+//! (ENOBUFS), so every wait is short and the caller searches again.
 
 use super::udevd;
 use crate::ports::host::{Events, Udev, UdevMonitor};
@@ -16,13 +15,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The multicast group to which the kernel sends; udevd sends to the second.
+/// The multicast group of the kernel's events.
 const KERNEL_GROUP: u32 = 1;
 
-/// More than the longest event (the kernel's buffer has 2048 bytes).
+/// More than the longest event; the kernel's buffer has 2048 bytes.
 const LONGEST_EVENT: usize = 8192;
 
-/// Everything that can tell of a new disk.
+/// All sources of events about disks.
 pub(super) struct DiskEvents {
     kernel: Option<OwnedFd>,
     links: Option<Inotify>,
@@ -30,7 +29,7 @@ pub(super) struct DiskEvents {
 }
 
 impl DiskEvents {
-    /// Subscribes to what can be had; what cannot is made up for by looking again.
+    /// Subscribes to every available source; searching again makes up for the others.
     pub(super) fn subscribe(by_id: &Path, udev: Option<&dyn Udev>) -> Self {
         let udevd_runs = udevd::runs();
         Self {
@@ -48,7 +47,7 @@ impl DiskEvents {
         all
     }
 
-    /// Takes what has come; says whether any of it is about a disk.
+    /// Discards queued events; returns whether one was about a disk.
     fn drain(&mut self) -> bool {
         let mut about_disks = false;
         if let Some(kernel) = &self.kernel {
@@ -57,7 +56,7 @@ impl DiskEvents {
                 match recv(kernel.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
                     Ok(0) | Err(nix::errno::Errno::EAGAIN) => break,
                     Ok(length) => about_disks |= is_about_disks(&buffer[..length]),
-                    // ENOBUFS: some were lost, one of them may have been ours.
+                    // ENOBUFS: some were lost, perhaps one about the disk.
                     Err(_) => {
                         about_disks = true;
                         break;
@@ -78,7 +77,7 @@ impl DiskEvents {
 }
 
 impl DiskEvents {
-    /// Whether something about disks changed.
+    /// Waits; returns whether an event was about a disk.
     fn wait_for(&mut self, at_most: Duration, other: Option<BorrowedFd<'_>>) -> bool {
         let end = Instant::now() + at_most;
         loop {
@@ -86,7 +85,7 @@ impl DiskEvents {
             if left.is_zero() {
                 return false;
             }
-            // poll counts whole milliseconds: rounded up, so that the last one is not spun away.
+            // poll counts whole milliseconds; round up to avoid spinning through the last one.
             let timeout = PollTimeout::try_from(left + Duration::from_millis(1));
             let mut waited: Vec<_> = other
                 .into_iter()
@@ -124,7 +123,7 @@ fn kernel_socket() -> nix::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Watches the folder of links, or the nearest folder above it: it vanishes with its last link.
+/// Watches the directory of links or its nearest existing ancestor, since it disappears with its last link.
 fn watch_folder(folder: &Path) -> nix::Result<Inotify> {
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
     let what = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
@@ -138,7 +137,7 @@ fn watch_folder(folder: &Path) -> nix::Result<Inotify> {
     Err(last)
 }
 
-/// An event is `ACTION@PATH` and then `KEY=VALUE`, each ended by a zero byte.
+/// An event is `ACTION@PATH` followed by `KEY=VALUE` pairs, each terminated by a zero byte.
 pub(super) fn is_about_disks(event: &[u8]) -> bool {
     event.split(|byte| *byte == 0).any(|part| part == b"SUBSYSTEM=block")
 }

@@ -1,8 +1,7 @@
-//! Which block device is a volume's disk now: asked of sysfs, on every call.
+//! Find a volume's block device in sysfs, on every call.
 //!
-//! No link and no name is followed. A disk is a volume's disk when sysfs shows the volume's serial
-//! (or, for the local cloud, its image) at that device number. All disks are looked at each time:
-//! a link could be right and a second disk with the same serial be there all the same.
+//! No link and no name is trusted. A disk is the volume's if sysfs shows the volume's serial (for the local cloud, its
+//! image) at that device number. Every disk is examined each time, since a second disk may have the same serial.
 
 mod events;
 #[cfg(fuzzing)]
@@ -31,7 +30,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Devices as sysfs shows them.
+/// The disks in sysfs.
 #[derive(Debug, Clone)]
 pub struct SysfsDevices {
     sysfs: Sysfs,
@@ -47,7 +46,7 @@ impl Default for SysfsDevices {
     }
 }
 
-/// Why an open disk may be a volume of the cloud, or lie on one; nothing if it is certainly none.
+/// Why an open disk may be a volume of the cloud, or be backed by one; `None` if it certainly is not.
 pub fn may_be_a_volume(disk: &fs::File) -> Option<String> {
     let number = match disk.metadata() {
         Ok(metadata) if metadata.file_type().is_block_device() => {
@@ -64,31 +63,31 @@ pub fn may_be_a_volume(disk: &fs::File) -> Option<String> {
 }
 
 impl SysfsDevices {
-    /// Devices below other roots than `/sys` and `/dev/disk/by-id`, for tests.
+    /// Disks below other roots than `/sys` and `/dev/disk/by-id`, for tests.
     pub fn at(sysfs: PathBuf, by_id: PathBuf) -> Self {
         Self { sysfs: Sysfs::at(sysfs), by_id, transports: Transports::default(), udev: None }
     }
 
-    /// The same with the transports that the configuration allows.
+    /// Sets the transports that the configuration allows.
     #[must_use]
     pub fn allowing(self, transports: &Transports) -> Self {
         Self { transports: transports.clone(), ..self }
     }
 
-    /// The same with udev's monitor and database.
+    /// Adds udev's monitor and database.
     #[must_use]
     pub fn asking(self, udev: Option<&'static dyn Udev>) -> Self {
         Self { udev, ..self }
     }
 
-    /// How a disk is connected, and whether a volume's disk may be.
+    /// The disk's transport, and whether the configuration allows it.
     fn connection(&self, folder: &DiskFolder) -> Result<Connection> {
         let transport = folder.transport()?;
         let admission = self.transports.admission(&transport);
         Ok(Connection { transport, admission })
     }
 
-    /// The links that could be there for a volume.
+    /// The links that may exist for a volume.
     fn possible_links(&self, wanted: &Identity, own_link: &Path) -> Vec<PathBuf> {
         let mut all = vec![own_link.to_path_buf()];
         if let Identity::Serial(id) = wanted {
@@ -100,15 +99,15 @@ impl SysfsDevices {
         all
     }
 
-    /// Leaves a new disk to udevd first, so that the two do not open it at once. The static driver, which lives in
-    /// containers, cannot ask.
+    /// Lets udevd finish with a new disk first, so that the two do not open it at the same time. Without libudev there
+    /// is no way to ask.
     fn wait_for_udevd(&self, device: &Device) {
         if let Some(udev) = self.udev {
             udevd::wait_until_processed(udev, device, || self.watch());
         }
     }
 
-    /// An error if the disk of that number is no longer the one that was proven.
+    /// Refuses if the disk of that number is not the proven one any more.
     fn still(&self, wanted: &Identity, device: &Device) -> Result<()> {
         let changed = |how: String| {
             Error::refused(format!(
@@ -138,11 +137,11 @@ impl SysfsDevices {
 }
 
 impl SysfsDevices {
-    /// The folder of the disk of this number, if the disk is there.
+    /// The sysfs directory of the disk of this number, if it exists.
     fn living(&self, number: DeviceNumber) -> Result<Option<DiskFolder>> {
         self.sysfs.must_be_there()?;
         let Some(folder) = self.sysfs.numbered(number)? else { return Ok(None) };
-        // A loop device stays when its image is taken away; under a mount it gets no other.
+        // A loop device outlives its image; while it is mounted it gets no other.
         let is_pulled = folder.kernel_name().starts_with("loop") && folder.shown()?.is_empty();
         let is_gone = is_pulled || self.sysfs.is_dead_map(&folder)?;
         Ok((!is_gone).then_some(folder))
@@ -193,7 +192,7 @@ impl Devices for SysfsDevices {
     fn hold(&self, wanted: &Identity, device: &Device) -> Result<Held> {
         failpoints::effect("devices.hold")?;
         self.wait_for_udevd(device);
-        // As long as the node is open the kernel gives neither the number nor the name away.
+        // While the node is open, the kernel reuses neither the number nor the name.
         let node = device_nodes::open_to_read(device)?;
         device_nodes::read_ahead(&node, device.size);
         self.still(wanted, device)?;
@@ -224,7 +223,7 @@ impl Devices for SysfsDevices {
     }
 
     fn is_gone(&self, number: DeviceNumber) -> Result<bool> {
-        // Number 0 is no disk's: it belongs to file systems that have a number of their own.
+        // Major number 0 belongs to file systems with an anonymous device.
         Ok(number.major != 0 && self.living(number)?.is_none())
     }
 
@@ -252,7 +251,7 @@ impl Devices for SysfsDevices {
             let label = if label.is_empty() { String::new() } else { format!(" ({label})") };
             return Ok(Some(format!("{name} is part of {holder}{label}")));
         }
-        // A partition's folder is called after its disk: vdb1, nvme0n1p1.
+        // A partition's directory is named after its disk: vdb1, nvme0n1p1.
         let is_part = |entry: &String| {
             entry.starts_with(name.as_str()) && folder.has(&format!("{entry}/partition"))
         };
@@ -269,7 +268,7 @@ impl Devices for SysfsDevices {
     }
 
     fn disk_at(&self, number: DeviceNumber) -> Result<Option<Device>> {
-        // Number 0 is no disk's: it belongs to file systems that have a number of their own.
+        // Major number 0 belongs to file systems with an anonymous device.
         if number.major == 0 {
             return Ok(None);
         }
@@ -338,7 +337,7 @@ impl Devices for SysfsDevices {
 }
 
 impl SysfsDevices {
-    /// The disks that udev knows under a volume's serial and that pass, each with what it shows in sysfs.
+    /// The disks with the volume's serial in udev's database that pass, each with its identity in sysfs.
     fn known_to_udev(
         &self,
         wanted: &Identity,
@@ -367,7 +366,7 @@ impl SysfsDevices {
     }
 }
 
-/// SCSI disks must be told to look at their size; virtio and `NVMe` disks notice by themselves.
+/// SCSI disks need a rescan to notice a new size; virtio and `NVMe` disks notice it themselves.
 fn look_again(folder: Option<&DiskFolder>) -> Result<()> {
     match folder {
         Some(folder) if folder.has("device/rescan") => {
@@ -379,14 +378,14 @@ fn look_again(folder: Option<&DiskFolder>) -> Result<()> {
     }
 }
 
-/// The disk that the system itself lives on or swaps to, even one without partitions.
+/// Whether the system has its root or swap on the disk, even one without partitions.
 fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
     let name = &device.kernel_name;
-    // Our own root, and the machine's where ours is a container's.
+    // This process's root, and the node's if this is a container.
     for (root, mounts) in [("/", ""), ("/proc/1/root/", "/proc/1/mountinfo")] {
         let number = match fs::metadata(root) {
             Ok(found) => Some(device_nodes::number_below(&found)),
-            // To look there takes the right to trace, which not every root has.
+            // Looking there needs the right to trace, which not every root has.
             Err(_) => match fs::File::open(mounts).and_then(mount_tables::read) {
                 Ok(text) => {
                     MountTable::parse(&text)?.top_at(Path::new("/")).map(|root| root.number)
@@ -398,7 +397,7 @@ fn in_use_by_the_system(device: &Device) -> Result<Option<String>> {
             return Ok(Some(format!("{name} is this machine's root disk")));
         }
     }
-    // Without swap support there is no such file, and no swap.
+    // A kernel without swap support has no such file.
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     for area in swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()) {
         let found = fs::metadata(area).ok().and_then(|found| device_nodes::number_of(&found));

@@ -1,4 +1,4 @@
-//! Whether a udevd runs here, and whether it is through with a new disk.
+//! Whether udevd is running, and whether it has processed a new disk.
 
 use crate::model::disk::device::{Device, DeviceNumber};
 use crate::ports::clock::Deadline;
@@ -8,20 +8,19 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// For this long after its node appeared udevd may work on a disk undisturbed. Measured from there and not from
-/// the call, so that all calls together wait no longer for a udevd that is stopped.
+/// How long udevd may work on a disk after its node appeared. Not counted from the call, so that all calls together
+/// wait no longer for a stopped udevd.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The end of udevd's queue sends no event.
+/// The end of udevd's queue causes no event.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Its socket is there; systemd keeps that while udevd is started again.
+/// systemd keeps its socket while udevd restarts.
 pub(super) fn runs() -> bool {
     Path::new("/run/udev/control").exists()
 }
 
-/// Waits until udevd has processed a disk that has just appeared: its rules read the disk, and whatever they start
-/// may open it exclusively.
+/// Waits until udevd has processed a new disk: programs that its rules start may open it exclusively.
 pub(super) fn wait_until_processed(
     udev: &dyn Udev,
     device: &Device,
@@ -31,7 +30,7 @@ pub(super) fn wait_until_processed(
     let deadline = Deadline::after(node.map_or(Duration::ZERO, |node| time_left(&node)));
     let mut events = None;
     while !deadline.over() && !is_processed(udev, device.number) {
-        // What came before the subscription is seen by the second look.
+        // The second check covers events before the subscription.
         match &mut events {
             None => events = Some(watch()),
             Some(events) => events.wait(deadline.remaining().min(LOOK_EVERY)),
@@ -48,7 +47,7 @@ fn time_left(node: &fs::Metadata) -> Duration {
         node.ctime_nsec().try_into().unwrap_or_default(),
     );
     let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + since);
-    // A node from the future says nothing of its age.
+    // The age of a node from the future is unknown.
     age.map_or(Duration::ZERO, |age| PATIENCE.saturating_sub(age))
 }
 
