@@ -4,7 +4,7 @@ use crate::attachment::open_requests::OpenRequest;
 use crate::context::Context;
 use crate::lookup::attachment_view::{self, after_all, in_time};
 use crate::model::cloud::attachment_state::AttachmentState;
-use crate::model::cloud::next_step::Progress;
+use crate::model::cloud::next_step::RequestProgress;
 use crate::model::error::{Error, Result};
 use crate::model::ids::ServerId;
 use crate::model::pauses::Looks;
@@ -95,8 +95,8 @@ impl<'a> CloudWait<'a> {
         }
     }
 
-    pub(super) fn progress(&self) -> Progress {
-        Progress { tries: self.tries, is_settled: self.settle.over() }
+    pub(super) fn progress(&self) -> RequestProgress {
+        RequestProgress { tries: self.tries, is_settled: self.settle.over() }
     }
 
     /// Gives the cloud time to show a change.

@@ -9,7 +9,9 @@ use crate::lookup::find_disk::{self, must_be_allowed};
 use crate::lookup::{alias, disk_numbers, locking, memory};
 use crate::model::disk::contents::{Contents, FileSystem, FsType};
 use crate::model::disk::device::Device;
-use crate::model::disk::mountable::{Facts, Preparation, file_system_uuid, not_ours, prepare};
+use crate::model::disk::mountable::{
+    MountableFacts, Preparation, file_system_uuid, not_ours, prepare,
+};
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::model::mount::layout::StageTarget;
@@ -176,7 +178,7 @@ fn file_system_on(
     let holds = format::found_on(cx, volume, disk)?;
     let last = cx.store.records.load(&volume.id).disk.file_system;
     let is_same = |last: &&LastFileSystem| last.is_same_attachment(attachment, &moment(cx, disk));
-    let facts = Facts {
+    let facts = MountableFacts {
         volume: &volume.id,
         disk,
         wished: options.file_system,

@@ -8,14 +8,14 @@ const TRIES: u32 = 2;
 
 /// How far the call has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct RequestProgress {
     /// How often it has requested the change.
     pub tries: u32,
     /// Whether the cloud has had enough time to show the request, or to become consistent.
     pub is_settled: bool,
 }
 
-impl Progress {
+impl RequestProgress {
     /// Whether to request the change now, give up because each request was rolled back, or wait.
     fn request_or<T>(self, request: T, give_up: T, wait: T) -> T {
         match self {
@@ -53,7 +53,7 @@ pub enum AttachStep {
 /// `taken_over` says whether this call has already ended other servers' attachments.
 pub fn attach_step(
     state: AttachmentState,
-    progress: Progress,
+    progress: RequestProgress,
     sharing: Sharing,
     taken_over: bool,
 ) -> AttachStep {
@@ -97,7 +97,7 @@ pub enum DetachStep {
     WaitLonger,
 }
 
-pub fn detach_step(state: AttachmentState, progress: Progress) -> DetachStep {
+pub fn detach_step(state: AttachmentState, progress: RequestProgress) -> DetachStep {
     use AttachmentState as State;
     let settled = |step| if progress.is_settled { step } else { DetachStep::Wait };
     match state {
@@ -124,12 +124,12 @@ mod tests {
     use crate::cloud::attachment_state::AttachmentState::*;
 
     /// A call before its first request, with a pending request, and after one and two requests that were rolled back.
-    const SITUATIONS: [Progress; 5] = [
-        Progress { tries: 0, is_settled: false },
-        Progress { tries: 0, is_settled: true },
-        Progress { tries: 1, is_settled: false },
-        Progress { tries: 1, is_settled: true },
-        Progress { tries: 2, is_settled: true },
+    const SITUATIONS: [RequestProgress; 5] = [
+        RequestProgress { tries: 0, is_settled: false },
+        RequestProgress { tries: 0, is_settled: true },
+        RequestProgress { tries: 1, is_settled: false },
+        RequestProgress { tries: 1, is_settled: true },
+        RequestProgress { tries: 2, is_settled: true },
     ];
 
     #[test]

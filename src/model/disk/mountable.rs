@@ -19,7 +19,7 @@ pub enum DiskHolds {
 
 /// The input of the decision.
 #[derive(Debug)]
-pub struct Facts<'a> {
+pub struct MountableFacts<'a> {
     pub volume: &'a VolumeId,
     /// The device, proven to belong to the volume.
     pub disk: &'a Device,
@@ -43,7 +43,7 @@ pub enum Preparation {
 }
 
 /// Refuses, or says how to prepare the disk.
-pub fn prepare(facts: &Facts<'_>, holds: DiskHolds) -> Result<Preparation> {
+pub fn prepare(facts: &MountableFacts<'_>, holds: DiskHolds) -> Result<Preparation> {
     let (volume, disk) = (facts.volume, facts.disk);
     let name = &disk.kernel_name;
     let found = match holds {
@@ -87,7 +87,7 @@ pub fn prepare(facts: &Facts<'_>, holds: DiskHolds) -> Result<Preparation> {
         ))
         .hint("is it the right volume, and was it made smaller?"));
     }
-    // Without CAP_SYS_RESOURCE `expandfs` would fail later, and kubelet starts no container until it succeeds.
+    // Growing it later would fail without CAP_SYS_RESOURCE, and no container starts until it has grown.
     let grow = matches!(found.kind, FsType::Ext3 | FsType::Ext4)
         && leaves_room(found.size, disk.size)
         && !disk.read_only
@@ -98,7 +98,7 @@ pub fn prepare(facts: &Facts<'_>, holds: DiskHolds) -> Result<Preparation> {
 
 /// Two volume ids may share the 20 characters that virtio shows. This driver's file systems carry the whole id as UUID,
 /// which reveals the other volume.
-fn is_another_volumes(facts: &Facts<'_>, found: &FileSystem) -> bool {
+fn is_another_volumes(facts: &MountableFacts<'_>, found: &FileSystem) -> bool {
     facts.disk.proof == Proof::Cut
         && found.uuid != file_system_uuid(facts.volume)
         && found.uuid.starts_with(&facts.volume.virtio_serial().to_lowercase())

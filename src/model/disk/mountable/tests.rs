@@ -20,13 +20,13 @@ fn disk(proof: Proof) -> Device {
 /// What is decided of a file system of this kind, UUID and size, where the facts are these.
 fn decided(
     (kind, uuid, size): (FsType, &str, u64),
-    change: impl FnOnce(&mut Facts<'_>, &mut Device),
+    change: impl FnOnce(&mut MountableFacts<'_>, &mut Device),
 ) -> std::result::Result<bool, String> {
     let volume = VolumeId::parse(ID).unwrap();
     let mut found = FileSystem::of_a_test(uuid, size);
     found.kind = kind;
     let mut changed = disk(Proof::Whole);
-    let mut facts = Facts {
+    let mut facts = MountableFacts {
         volume: &volume,
         disk: &disk(Proof::Whole),
         wished: None,
@@ -35,7 +35,7 @@ fn decided(
         may_grow_mounted: true,
     };
     change(&mut facts, &mut changed);
-    let facts = Facts { disk: &changed, ..facts };
+    let facts = MountableFacts { disk: &changed, ..facts };
     match prepare(&facts, DiskHolds::FileSystem(found.clone())) {
         Ok(Preparation::Mount { found: mounted, grow }) => {
             assert_eq!(mounted, found);
@@ -58,7 +58,7 @@ fn only_what_is_blank_is_formatted_and_only_where_it_may_be_written_to() {
     let volume = VolumeId::parse(ID).unwrap();
     let disk = disk(Proof::Whole);
     let of = |holds, wished, untouched| {
-        let facts = Facts {
+        let facts = MountableFacts {
             volume: &volume,
             disk: &disk,
             wished,
@@ -105,13 +105,13 @@ fn another_file_system_than_before_is_refused_while_the_volume_stays_attached() 
 
 #[test]
 fn a_file_system_larger_than_its_disk_is_refused_and_a_smaller_one_grows_where_only_now_it_can() {
-    let of = |kind, size, change: &dyn Fn(&mut Facts<'_>, &mut Device)| {
+    let of = |kind, size, change: &dyn Fn(&mut MountableFacts<'_>, &mut Device)| {
         decided((kind, ID, size), |facts, disk| {
             facts.may_grow_mounted = false;
             change(facts, disk);
         })
     };
-    let as_it_is = |_: &mut Facts<'_>, _: &mut Device| {};
+    let as_it_is = |_: &mut MountableFacts<'_>, _: &mut Device| {};
     refused(
         &of(FsType::Ext4, 3 * GIB, &as_it_is),
         "needs 3221225472 bytes, the disk has 2147483648",
