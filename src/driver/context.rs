@@ -1,4 +1,4 @@
-//! What every operation works with: ports, policy and the limits of the call.
+//! What every operation needs: ports, policy and the limits of the call.
 
 use crate::call_counts::CallCounts;
 use crate::model::face::{Face, Faces};
@@ -14,7 +14,7 @@ use crate::ports::store::{Answers, Locks, Pace, Records};
 use crate::shield::Shield;
 use std::path::Path;
 
-/// One call's view of the cloud, this machine and the configuration. Every operation takes it.
+/// One call's view of the cloud, this node and the configuration.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
@@ -23,9 +23,9 @@ pub struct Context<'a> {
     pub store: Store<'a>,
     pub policy: Policy<'a>,
     pub this_node: &'a NodeName,
-    /// Each orchestrator's folders and words.
+    /// Each orchestrator's directories and words.
     pub faces: Faces,
-    /// The one through which this call came.
+    /// The front end through which this call came.
     pub face: &'static Face,
     /// The operation's name, for the lock file.
     pub operation: &'a str,
@@ -33,7 +33,7 @@ pub struct Context<'a> {
     pub counts: &'a CallCounts,
 }
 
-/// The ports of this machine.
+/// The ports of this node.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 #[derive(Clone, Copy)]
 pub struct Host<'a> {
@@ -41,44 +41,44 @@ pub struct Host<'a> {
     pub shield: &'a dyn Shield,
     pub file_systems: &'a dyn FileSystems,
     pub mounts: &'a dyn Mounts,
-    /// How a mount takes another's place.
+    /// Replaces mounts.
     pub remounts: &'a dyn Remounts,
-    /// Who uses a mount or a disk.
+    /// Finds the users of mounts and disks.
     pub census: &'a dyn Census,
     pub processes: &'a dyn Processes,
     pub kubelets: &'a dyn Kubelets,
     pub environment: &'a dyn Environment,
 }
 
-/// What this machine remembers between calls.
+/// What this node remembers between calls.
 #[expect(missing_debug_implementations, reason = "it borrows ports")]
 #[derive(Clone, Copy)]
 pub struct Store<'a> {
     pub records: &'a dyn Records,
-    /// One lock for each volume.
+    /// One lock per volume.
     pub locks: &'a dyn Locks,
-    /// Answers of a remote cloud that processes share.
+    /// A remote cloud's answers, shared between processes.
     pub answers: &'a dyn Answers,
     /// How long a remote cloud takes for its changes.
     pub pace: &'a dyn Pace,
-    /// A folder for mounts that stay out of sight.
+    /// The directory for hidden mounts.
     pub scratch: &'a Path,
 }
 
-/// What the configuration decides.
+/// The decisions of the configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy<'a> {
     pub guard: &'a GuardPolicy,
     pub heal: HealMode,
     pub shield: &'a ShieldPolicy,
-    /// What is done after a heal.
+    /// What to do after a heal.
     pub after: &'a After,
     /// From which servers a volume may be taken.
     pub takeover: Takeover,
 }
 
 impl<'a> Context<'a> {
-    /// Answers that processes share; a local cloud is asked each time.
+    /// Shared answers; a local cloud is asked every time.
     pub(crate) fn answers(&self) -> Option<&'a dyn Answers> {
         self.cloud.capabilities().is_remote.then_some(self.store.answers)
     }

@@ -1,8 +1,7 @@
-//! Every decision: what "already so" means, what to wait for, what to refuse.
+//! The decisions about a volume: what is already done, what to wait for, what to refuse.
 //!
-//! The driver knows volumes, servers, disks and mounts, and nothing of the words in which it was
-//! called. Each operation can be repeated, and killed at any point: the next try looks at what is
-//! there and goes on.
+//! The driver knows volumes, servers, disks and mounts, but not the words in which it was called. Every operation can
+//! be repeated, and killed at any point: the next attempt observes the state and goes on from there.
 
 pub mod attachment;
 pub mod call_counts;

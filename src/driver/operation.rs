@@ -1,29 +1,27 @@
-//! What operations take and answer, through whichever face they are called.
+//! The input and output of operations, independent of the front end.
 
 use crate::context::Context;
 use crate::model::disk::device::Device;
 use crate::model::ids::{VolumeId, VolumeName};
 use crate::model::record::DiskMoment;
 
-/// Whether something had to be done.
+/// Whether there was anything to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done now.
     Done,
-    /// It was so already.
     Already,
 }
 
-/// A volume under the two names it goes by.
+/// A volume with both its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
     pub id: VolumeId,
-    /// The orchestrator's; nothing if it says no more than the id.
+    /// The orchestrator's name; `None` if it equals the id.
     pub name: Option<VolumeName>,
 }
 
 impl Volume {
-    /// A volume; a name that equals the id is left out.
+    /// Omits a name that equals the id.
     pub fn new(id: VolumeId, name: Option<VolumeName>) -> Self {
         let name = name.filter(|name| !name.is(&id));
         Self { id, name }

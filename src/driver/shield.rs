@@ -1,4 +1,4 @@
-//! What may stand between a volume's disk and its mount, so that input and output wait while the disk is away.
+//! The hooks of the shield, which makes I/O wait while a volume's disk is away.
 
 use crate::context::Context;
 use crate::model::disk::contents::FileSystem;
@@ -9,9 +9,9 @@ use crate::model::ids::VolumeId;
 use crate::model::shield::own_map::{MapState, OwnMap};
 use crate::mount::stage::StageOptions;
 
-/// The hooks of an operation. All but those that only look are called under the volume's lock.
+/// The hooks of the operations. All but the read-only ones are called under the volume's lock.
 pub trait Shield {
-    /// The volume's map, if this machine has one.
+    /// The volume's map, if there is one.
     fn map_of(&self, _: &VolumeId) -> Result<Option<OwnMap>> {
         Ok(None)
     }
@@ -21,11 +21,11 @@ pub trait Shield {
         Ok(Vec::new())
     }
 
-    /// Removes a map that nothing uses and that would be in the way of the disk.
+    /// Removes an unused map that would be in the way of the disk.
     fn tidy(&self, _: &Context<'_>, _: &VolumeId) {}
 
-    /// Before a new mount, and after the file system was found, made or checked on the disk: puts a map over it if
-    /// the volume is to have one.
+    /// Before a new mount, once the file system was found, made or checked: puts a map over the disk if the volume
+    /// should have one.
     fn before_mount(
         &self,
         _: &Context<'_>,
@@ -37,23 +37,23 @@ pub trait Shield {
         Ok(None)
     }
 
-    /// After a mount through a map: what tells its disk from an earlier copy when it comes back.
+    /// After a mount through a map: what distinguishes its disk from an earlier copy when it comes back.
     fn after_mount(&self, _: &Context<'_>, _: &VolumeId, _: &MapOverDisk) -> Option<JournalMark> {
         None
     }
 
-    /// A mount was found that an earlier call made.
+    /// An existing mount of an earlier call was found.
     fn mount_found(&self, _: &Context<'_>, _: &VolumeId, _: &Device) {}
 
-    /// Looks whether the disk came back, puts it under its map, and ends a wait whose patience is over.
+    /// Puts a returned disk under its map, and ends a wait that has lasted too long.
     fn disk_returned(&self, _: &Context<'_>, _: &VolumeId) -> Returned {
         Returned::Not
     }
 
-    /// What the timer does before it looks after the volume.
+    /// Called by the timer before it looks after the volume.
     fn tend(&self, _: &Context<'_>, _: &VolumeId) {}
 
-    /// What it does where a process hangs on the disk: nothing is read from that.
+    /// Called by the timer if a process hangs on the disk, so that nothing reads from it.
     fn tend_hanging(&self, _: &Context<'_>, _: &VolumeId) {}
 
     /// Refuses an unmount that would wait with the map.
@@ -61,12 +61,12 @@ pub trait Shield {
         Ok(())
     }
 
-    /// Before the disk leaves: takes the map off it.
+    /// Before the disk leaves: removes its map.
     fn take_off(&self, _: &Context<'_>, _: &VolumeId) -> Result<()> {
         Ok(())
     }
 
-    /// What waits fails, as it would without a map. A person wants it so.
+    /// Makes paused I/O fail, as it would without a map, on a person's word.
     fn end_wait(&self, _: &VolumeId) -> Result<()> {
         Ok(())
     }
@@ -81,26 +81,26 @@ impl Shield for NoShield {}
 /// The map of a new mount.
 #[derive(Debug)]
 pub struct MapOverDisk {
-    /// The map, as the disk that is mounted.
+    /// The map, as the disk to mount.
     pub map: Device,
-    /// What the mount through it is remembered by, as far as that is known before the mount.
+    /// What identifies the disk later, as far as it is known before the mount.
     pub mark: Option<JournalMark>,
-    /// Whether it was mounted already, somewhere: then the kernel goes on with its journal.
+    /// Whether the disk was mounted already, so that the kernel goes on with its journal.
     pub was_open: bool,
 }
 
-/// What became of a volume's map, and of what is asked of it.
+/// What became of a volume's map.
 #[derive(Debug)]
 pub enum Returned {
-    /// As before, or there is none.
+    /// Nothing changed, or there is no map.
     Not,
-    /// The disk was put under it, and what waited goes on.
+    /// The disk is under the map again, and paused I/O goes on.
     Back,
-    /// It fails, and why it is not told to go on.
+    /// The map fails I/O, for this reason.
     Fails(Error),
 }
 
-/// The volume's map, as far as it can be told: for those who only look.
+/// The volume's map, or `None` if it cannot be determined; for display.
 pub fn seen(cx: &Context<'_>, id: &VolumeId) -> Option<OwnMap> {
     cx.host.shield.map_of(id).unwrap_or_else(|error| {
         tracing::debug!(volume = %id, %error, "whether the volume has a map cannot be told");
@@ -108,7 +108,7 @@ pub fn seen(cx: &Context<'_>, id: &VolumeId) -> Option<OwnMap> {
     })
 }
 
-/// The volumes that have one, for those who only look.
+/// The volumes with maps, for display.
 pub fn volumes(cx: &Context<'_>) -> Vec<VolumeId> {
     cx.host.shield.volumes().unwrap_or_else(|error| {
         tracing::debug!(%error, "which volumes have maps cannot be told");
@@ -116,28 +116,28 @@ pub fn volumes(cx: &Context<'_>) -> Vec<VolumeId> {
     })
 }
 
-/// The number of the volume's map: its mounts have it, whatever becomes of its disk.
+/// The device number of the map, which its mounts have whatever becomes of the disk.
 pub fn number_of(cx: &Context<'_>, id: &VolumeId) -> Option<DeviceNumber> {
     seen(cx, id).map(|map| map.number)
 }
 
-/// The map, if its users wait for the disk: they still use the volume, wherever the disk is now.
+/// The map, if I/O waits for its disk: its users still use the volume, wherever the disk is.
 pub fn waited_for(cx: &Context<'_>, id: &VolumeId) -> Result<Option<OwnMap>> {
     Ok(cx.host.shield.map_of(id)?.filter(|map| map.opened > 0 && map.state().waits()))
 }
 
-/// Whether what has the map open would wait for the disk, were it taken away now.
+/// Whether users of the map would wait if the disk went away now.
 pub fn would_wait(cx: &Context<'_>, id: &VolumeId) -> Result<bool> {
     let is_shielded = |map: &OwnMap| map.opened > 0 && map.state() == MapState::Works;
     Ok(cx.host.shield.map_of(id)?.as_ref().is_some_and(is_shielded))
 }
 
-/// Whether the volume's map waits, for whatever.
+/// Whether the volume's map is waiting.
 pub fn waits(cx: &Context<'_>, id: &VolumeId) -> bool {
     seen(cx, id).is_some_and(|map| map.state().waits())
 }
 
-/// Of what is not healed because a map waits, why the disk that is here was not put there.
+/// Explains why a returned disk was not put under its map.
 pub fn why_it_waits(cx: &Context<'_>, id: &VolumeId, error: Error) -> Error {
     let wait = cx.store.records.load(id).shield.map_wait;
     match wait.and_then(|wait| wait.not_switched) {

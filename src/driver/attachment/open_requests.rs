@@ -1,7 +1,7 @@
-//! Attaches that were asked for, and whose outcome was not seen.
+//! Attach requests whose outcome is not known yet.
 //!
-//! The note of a request is written before the request is sent, and ends when its outcome was seen.
-//! While it is open, "attached to no server" is not certain: the volume may come in a moment.
+//! The request is noted with the volume before it is sent, and the note is removed once the outcome is known. Until
+//! then "attached to no server" is uncertain: the volume may be attached a moment later.
 
 use crate::context::Context;
 use crate::lookup::alias;
@@ -15,23 +15,23 @@ use crate::ports::cloud::{CloudVolume, Note, Tenure};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A request that may still come true.
+/// A request that may still succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenRequest {
     pub(crate) request: AttachRequest,
-    /// How long ago it was asked for.
+    /// The time since it was sent.
     age: Duration,
-    /// After so long without a sign of it, it is over.
+    /// When it expires, if nothing is seen of it.
     left: Duration,
 }
 
-/// The request that is noted with the volume, if it may still come true.
+/// The noted request, if it may still succeed.
 pub(crate) fn open_request(cx: &Context<'_>, state: &CloudVolume) -> Option<OpenRequest> {
     let request = state.requested.as_ref()?;
     if state.attachment_to(&request.server).is_some() {
         return None;
     }
-    // What is asked for at a server that is gone does not come.
+    // A request for a deleted server cannot succeed.
     let server = cx.cloud.server_view(&request.server, cx.deadline);
     if matches!(server, Ok(None)) {
         return None;
@@ -45,15 +45,15 @@ pub(crate) fn open_request(cx: &Context<'_>, state: &CloudVolume) -> Option<Open
     if let Some(left) = request.open_for(now, Work::NoneKnown, silence) {
         return Some(open(left));
     }
-    // It would be over if the server's host had nothing else to do.
+    // If the server's host were idle, the request would have finished.
     let work = match cx.cloud.work_at(&request.server, cx.deadline) {
         Ok(work) => work,
-        // The cloud does not tell it to us: then the time alone decides.
+        // The credentials may not ask that; then only time decides.
         Err(error) if error.kind == Kind::Config => {
             tracing::debug!(server = %request.server, %error, "what the server's host does is not known");
             Work::NoneKnown
         }
-        // It may be busy.
+        // The host may be busy.
         Err(error) => {
             tracing::debug!(server = %request.server, %error, "what the server's host does is not known now");
             Work::UnderWay
@@ -62,8 +62,8 @@ pub(crate) fn open_request(cx: &Context<'_>, state: &CloudVolume) -> Option<Open
     request.open_for(now, work, silence).map(open)
 }
 
-/// Fails unless every server that has the volume, or still may get it, is known to be another node's: the
-/// name may stand for the wrong server, or for none although the node has one.
+/// Fails unless every server that has the volume, or may still get it, is known to be another node's: the name may
+/// resolve to the wrong server, or to none although the node has one.
 pub(crate) fn prove_not_attached(
     cx: &Context<'_>,
     state: &CloudVolume,
@@ -91,7 +91,7 @@ pub(crate) fn prove_not_attached(
     Ok(())
 }
 
-/// The request of this server, if it may still come true.
+/// This server's request, if it may still succeed.
 pub(crate) fn open_request_of(
     cx: &Context<'_>,
     state: &CloudVolume,
@@ -103,7 +103,7 @@ pub(crate) fn open_request_of(
     }
 }
 
-/// The open attach request of another server than this one.
+/// Another server's request, if it may still succeed.
 pub(crate) fn open_request_elsewhere(
     cx: &Context<'_>,
     state: &CloudVolume,
@@ -115,9 +115,9 @@ pub(crate) fn open_request_elsewhere(
     }
 }
 
-/// Notes that the volume is about to be asked for: by which name it goes, and who has it next,
-/// for a heal must know whether another server had it since it was mounted here. Where the cloud
-/// allows no notes the attach goes on without, if a detach finds the volume all the same.
+/// Notes the coming request with its name, and which server gets the volume next, because a heal must know whether
+/// another server had it since it was mounted here. Where the cloud forbids notes, the attach goes on if a detach can
+/// find the volume anyway.
 pub(crate) fn note_request(
     cx: &Context<'_>,
     volume: &Volume,
@@ -129,16 +129,16 @@ pub(crate) fn note_request(
     }
     let tenure = next_tenure(state, server);
     let request = AttachRequest { server: server.clone(), at: cloud_time(cx) };
-    // The name is written each time: a detach that ends in this moment may take it away.
+    // Write the name every time: a concurrent detach may remove it.
     let mut notes = vec![Note::Request(Some(&request))];
     notes.extend(volume.name.as_ref().map(|name| Note::Name(Some(name))));
     notes.extend(tenure.as_ref().map(|tenure| Note::Tenure(Some(tenure))));
     note_if_allowed(cx, volume, state, &notes)
 }
 
-/// Another attach that was refused meanwhile may have written its own count over the one of the server that has the
-/// volume now: without it, a heal would not know that the volume was elsewhere. When two requests add a key at the same
-/// moment, Cinder keeps both values, shows one, and updates the other; only a deletion removes both.
+/// Records the attach generation again: a rejected attach may have overwritten it, and without it a heal would not know
+/// that the volume was elsewhere. Cinder keeps both values if two requests add a key at the same moment, shows one, and
+/// updates the other; only deleting the key removes both.
 pub(crate) fn record_tenure(
     cx: &Context<'_>,
     volume: &Volume,
@@ -154,9 +154,8 @@ pub(crate) fn record_tenure(
     }
 }
 
-/// The request was refused: its note ends, and the name and the count go back to what they were before it, if the
-/// volume is free. A server that got the volume meanwhile keeps the name, and its count. As long as it is not known
-/// which one gets it, both stay.
+/// Reverts the notes of a rejected request, if the volume is free. A server that got the volume meanwhile keeps its
+/// name and generation. Both stay while it is uncertain which server gets the volume.
 pub(crate) fn undo_request(
     cx: &Context<'_>,
     volume: &Volume,
@@ -201,8 +200,7 @@ fn undo_notes(
     if notes.is_empty() { Ok(()) } else { cx.cloud.note(&now.id, &notes, cx.deadline) }
 }
 
-/// The request's outcome was seen. If its note cannot be removed, the next call that sees the
-/// outcome removes it.
+/// The outcome is known: removes the note. If that fails, the next call that sees the outcome does it.
 pub(crate) fn end_request(cx: &Context<'_>, volume: &Volume) {
     if !cx.cloud.capabilities().keeps_marks {
         return;
@@ -217,8 +215,7 @@ fn cloud_time(cx: &Context<'_>) -> u64 {
     seconds().saturating_add_signed(cx.cloud.clock_ahead().unwrap_or_default())
 }
 
-/// Records with the volume which name belongs to it, if that is missing: volumes that the
-/// predecessor attached have none.
+/// Records the volume's name in the cloud if it is missing, as for volumes that the predecessor attached.
 pub(crate) fn record_pair(cx: &Context<'_>, volume: &Volume, state: &CloudVolume) -> Result<()> {
     if let Some(name) = &volume.name
         && state.recorded_name.as_ref() != Some(name)
@@ -228,7 +225,7 @@ pub(crate) fn record_pair(cx: &Context<'_>, volume: &Volume, state: &CloudVolume
         }
         note_name(cx, volume, state, name)?;
     }
-    // One that goes by its id is noted too, where nothing else tells that it was ours to attach.
+    // Also record a name that equals the id, if nothing else shows that this driver attached the volume.
     if volume.name.is_none() && !alias::is_known(cx, state) {
         note_name(cx, volume, state, &volume.id.as_name())?;
     }
@@ -244,7 +241,7 @@ fn note_name(
     note_if_allowed(cx, volume, state, &[Note::Name(Some(name))])
 }
 
-/// A cloud that allows no notes is no hindrance where a detach finds the volume all the same.
+/// A cloud that forbids notes is no obstacle if a detach finds the volume anyway.
 fn note_if_allowed(
     cx: &Context<'_>,
     volume: &Volume,
@@ -264,15 +261,15 @@ fn note_if_allowed(
     }
 }
 
-/// The count of a server that is about to have the volume; nothing if it had it last.
+/// The attach generation of a server that gets the volume; `None` if it had the volume last.
 fn next_tenure(state: &CloudVolume, server: &ServerId) -> Option<Tenure> {
     let last = state.tenure.as_ref();
     let count = last.map_or(1, |last| last.count.saturating_add(1));
     last.is_none_or(|last| last.server != *server).then(|| Tenure { server: server.clone(), count })
 }
 
-/// Whether a detach, which is told the name alone, finds the volume though nothing more is noted: by its
-/// id, by the name that is noted, or by the name that people gave it.
+/// Whether a detach, which receives only the name, finds the volume without further notes: by its id, the recorded
+/// name, or its display name.
 fn is_found_without_notes(volume: &Volume, state: &CloudVolume) -> bool {
     let Some(name) = &volume.name else { return true };
     match &state.recorded_name {
@@ -282,7 +279,7 @@ fn is_found_without_notes(volume: &Volume, state: &CloudVolume) -> bool {
 }
 
 impl OpenRequest {
-    /// Why a call that needs the outcome ends without it.
+    /// The error of a call that needs the outcome.
     pub(crate) fn into_error(self, state: &CloudVolume) -> Error {
         let (id, server) = (&state.id, &self.request.server);
         let (age, left) = (self.age.as_secs(), self.left.as_secs());
@@ -300,7 +297,7 @@ impl OpenRequest {
     }
 }
 
-/// The servers that had the volume last, by what is noted with it.
+/// The servers that had the volume last, according to its notes.
 pub(crate) fn recorded(state: &CloudVolume) -> impl Iterator<Item = &ServerId> {
     [state.tenure.as_ref().map(|last| &last.server), state.mounted_on.as_ref()]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Volumes for which kubelet will not call again are taken down.
+//! Take down volumes for which kubelet will not call again.
 
 use crate::attachment::detach::{self, Force};
 use crate::context::Context;
@@ -20,18 +20,18 @@ use crate::ports::cloud::CloudVolume;
 use std::path::Path;
 use std::time::Instant;
 
-/// What became of a volume that no call asked for.
+/// The result for one volume.
 #[derive(Debug)]
 pub struct TakenDown {
     pub id: VolumeId,
     /// What was done, or what went wrong.
     pub outcome: Result<&'static str>,
-    /// Why no call asks for it.
+    /// Why no call will come for it.
     pub why: &'static str,
 }
 
-/// Takes down every volume for which kubelet will not call again: what it let go of and forgot, and what it
-/// left attached. While no kubelet runs, the next one may still call.
+/// Takes down every released and forgotten volume, and every one that was left attached. Does nothing while no kubelet
+/// runs, since the next one may still call.
 pub fn end_unasked(cx: &Context<'_>) -> Vec<TakenDown> {
     let Some(kubelet) = cx.host.kubelets.running_kubelet() else { return Vec::new() };
     let kubelet_attaches = kubelet.attacher == Attacher::Kubelet;
@@ -45,7 +45,7 @@ fn end_one(cx: &Context<'_>, record: VolumeRecord, kubelet_attaches: bool) -> Op
         let why = "kubelet does not know it any more, and its pods have ended";
         return Some(TakenDown { id: record.volume, outcome, why });
     }
-    // The cloud is asked only where all else says so.
+    // Ask the cloud only if everything else agrees.
     if orphans::judge_record(cx, &record, Some(true)) != Orphan::Yes {
         return None;
     }
@@ -66,7 +66,7 @@ fn take_down_forgotten(
         logged(cx, unstage, record, || unmount::unstage_forgotten(cx, id, &target))?;
         failpoints::step("forgotten.unmounted");
     }
-    // kubelet may have come to ask in between, and then counts on what it was told.
+    // A call may have come in between, and relies on its answer.
     let _lock = locking::lock(cx, id)?;
     let record = cx.store.records.load(id);
     if let_go_volumes::is_forgotten(cx, &record) {
@@ -78,7 +78,7 @@ fn take_down_forgotten(
     Ok("unmounted")
 }
 
-/// Answers whether it was left attached still, and is detached now.
+/// Returns whether the volume was still attached and is detached now.
 fn detach_orphan(cx: &Context<'_>, record: &VolumeRecord) -> Result<bool> {
     let id = &record.volume;
     let _lock = locking::lock(cx, id)?;
@@ -94,7 +94,7 @@ fn detach_orphan(cx: &Context<'_>, record: &VolumeRecord) -> Result<bool> {
     Ok(is_detached)
 }
 
-/// Detaches the volume from this machine, if the cloud has it here. The caller holds its lock.
+/// Detaches the volume from this node, if it is attached here. The caller holds its lock.
 fn detach_here(cx: &Context<'_>, record: &VolumeRecord) -> Result<bool> {
     let id = &record.volume;
     let server = attachment_view::existing_server(cx, cx.this_node)?;
@@ -111,7 +111,7 @@ fn words(cx: &Context<'_>) -> TearDownWords {
     cx.faces.words_of(None)
 }
 
-/// The log has a begin and an end of what is done, as of a call for it.
+/// Logs a begin and an end, as for a call.
 fn logged(
     cx: &Context<'_>,
     operation: &str,
@@ -139,7 +139,7 @@ pub(crate) fn is_attached(state: &CloudVolume, server: &ServerId) -> bool {
     state.attachment_to(server).is_some()
 }
 
-/// A stage folder, taken apart.
+/// Splits the path of a stage directory.
 fn stage_target(faces: Faces, folder: &Path) -> Result<StageTarget> {
     let wrong = || {
         let place = folder.display();

@@ -1,7 +1,7 @@
-//! A volume that is wanted here and that another server has on its books.
+//! Take a volume from another server that the cloud lists for it.
 //!
-//! It is never stolen. But a server that does not exist, or one that is shut off, does not write
-//! either, and it may be down and never give the volume back: then `attach.takeover` decides.
+//! A volume is never stolen from a server that may use it. But a deleted or shut-off server does not write, and may
+//! never give the volume back; `attach.takeover` decides about those.
 
 use crate::context::Context;
 use crate::failpoints;
@@ -13,19 +13,18 @@ use crate::model::timestamp;
 use crate::ports::cloud::{Attachment, CloudVolume};
 use std::time::Duration;
 
-/// Two looks that lie this far apart are not one hiccup of the cloud.
+/// The pause between two checks of a server, so that one glitch of the cloud is not believed.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
-/// What may be done about an attachment.
+/// How to end an attachment.
 enum Way {
-    /// The cloud detaches it.
+    /// Ask the cloud to detach it.
     Detach,
-    /// It has no server: the volumes' side forgets it.
+    /// Its server is gone: remove the attachment record.
     Forget(String),
 }
 
-/// Ends every attachment to servers other than ours, if all of them may be ended; else an error
-/// that says who has the volume. Nothing is ended unless all can be.
+/// Ends every attachment to other servers, or none of them. The error names the server that has the volume.
 pub(crate) fn take_over(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) -> Result<()> {
     let mut ways = Vec::new();
     for attachment in &state.attachments {
@@ -53,7 +52,7 @@ pub(crate) fn take_over(cx: &Context<'_>, state: &CloudVolume, server: &ServerId
     Ok(())
 }
 
-/// How the attachment may be ended under the policy; nothing if it must not be.
+/// How the attachment may be ended under the policy; `None` if it must not be.
 fn way_to_end(cx: &Context<'_>, attachment: &Attachment) -> Result<Option<Way>> {
     if cx.policy.takeover == Takeover::Off {
         return Ok(None);
@@ -76,12 +75,12 @@ fn way_to_end(cx: &Context<'_>, attachment: &Attachment) -> Result<Option<Way>> 
     })
 }
 
-/// "Another server has it", in the words that Kubernetes' users know.
+/// "Another server has it", in words that Kubernetes users know.
 pub(crate) fn elsewhere(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) -> Result<Error> {
     let mut holders = Vec::new();
     let mut is_used = false;
     for one in state.attachments.iter().filter(|one| one.server != *server) {
-        // Without its age: kubelet counts an event that it saw before, and makes another for each new text.
+        // Leave out the age: kubelet counts repeated events, but emits another one for each new text.
         let since = one.since.as_ref();
         let since = since.map(|since| format!(" since {}", timestamp::written(since)));
         let who = match cx.cloud.server_view(&one.server, cx.deadline)? {
@@ -106,7 +105,7 @@ pub(crate) fn elsewhere(cx: &Context<'_>, state: &CloudVolume, server: &ServerId
     .hint(hint))
 }
 
-/// Ends what the cloud still lists of servers that do not exist, if the policy allows it.
+/// Ends an attachment to a server that no longer exists, if the policy allows it.
 pub(crate) fn end_attachment_of_gone_server(
     cx: &Context<'_>,
     state: &CloudVolume,

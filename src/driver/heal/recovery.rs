@@ -1,5 +1,4 @@
-//! Heals that were killed: what one changes for a moment is remembered before, and put right by the
-//! next call.
+//! Clean up after killed heals: a heal records each temporary change first, and the next call reverts it.
 
 use crate::context::Context;
 use crate::failpoints;
@@ -26,30 +25,29 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long the last reference to a dead disk may take to go.
+/// How long the last reference to a lost disk may take to go.
 const LET_GO_WAIT: Duration = Duration::from_secs(3);
 
-/// How long one namespace may take to be put right, or to be reached for its dead mount.
+/// How long to spend on one namespace, to revert its changes or to reach its stale mount.
 const SET_BACK_WAIT: Duration = Duration::from_secs(3);
 const KEEP_WAIT: Duration = Duration::from_secs(2);
 
-/// More is not written down of one part of a namespace, nor of all that are no machine's own: their
-/// tenants decide how much there is, and how long its names are.
+/// The most changes that are recorded for one part of a namespace, and for all that are not the node's own. Tenants
+/// decide how many there are, and how long their paths.
 const MOST_CHANGES: usize = 1000;
 const MOST_BYTES: usize = 1 << 20;
-/// Of all together, by their kind: the pods that have the volume, other pods, what is no pod. So those who come last,
-/// and can have as many namespaces as they like, leave room to the others.
+/// The most bytes for all changes, by kind: pods that use the volume, other pods, anything else. Anything else comes
+/// last and can have any number of namespaces, so it must leave room.
 const MOST_BYTES_OF_ALL: [usize; 3] = [10 << 20, 8 << 20, 6 << 20];
 
-/// Who keeps which dead disk; and those that could not be kept, and why.
+/// The processes that keep lost disks busy; the others could not be reached.
 type Keepers = Vec<(DeviceNumber, Box<dyn Keeper>)>;
 type Unkept = Vec<(DeviceNumber, Error)>;
 
-/// Where old mounts stand no more, by namespace.
+/// The places without stale mounts, by namespace.
 pub(crate) type Finished = HashMap<NamespaceId, HashSet<PathBuf>>;
 
-/// Writes down what the switches of the machine's own mounts will change for a moment. Nothing
-/// is changed before this is on the disk.
+/// Records what replacing the node's own mounts changes temporarily. Nothing is changed before that is on disk.
 pub(crate) fn intend_own(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -67,7 +65,7 @@ pub(crate) fn intend_own(
     write_down(cx, id, vec![(cx.host.census.sign_of(None)?, changes)])
 }
 
-/// What the switches in another namespace will change for a moment.
+/// What replacing mounts in another namespace changes temporarily.
 pub(crate) fn changes_in(
     cx: &Context<'_>,
     one: &NamespaceUse,
@@ -86,7 +84,7 @@ pub(crate) fn changes_in(
     Ok((cx.host.census.sign_of(Some(one))?, changes))
 }
 
-/// Remembers what the switches change in these namespaces, before they do.
+/// Records the changes in these namespaces before they are made.
 pub(crate) fn write_down(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -106,8 +104,8 @@ pub(crate) fn write_down(
     Ok(())
 }
 
-/// Whether there is room to write down these changes beside what is remembered and `more`. What is written down of
-/// them takes none: else what an earlier heal could not finish would keep itself from its end.
+/// Whether these changes fit into the record, next to `more`. Changes that are already recorded take no room; otherwise
+/// an interrupted heal could prevent its own completion.
 pub(crate) fn has_room_for(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -119,23 +117,22 @@ pub(crate) fn has_room_for(
     has_room(&begun(cx, id), sign, changes, free)
 }
 
-/// What earlier heals of the volume wrote down, and did not end.
+/// The changes that earlier heals of the volume recorded and did not revert.
 pub(crate) fn begun(cx: &Context<'_>, id: &VolumeId) -> Vec<Switching> {
     switching(cx, &cx.store.records.load(id))
 }
 
-/// What is remembered and still means something.
+/// The recorded changes of this boot.
 pub(crate) fn switching(cx: &Context<'_>, record: &VolumeRecord) -> Vec<Switching> {
     let boot = cx.host.environment.boot_id();
     record.heal.switching.iter().filter(|one| one.boot == boot).cloned().collect()
 }
 
-/// Puts right what a killed heal left changed; answers the namespaces where that failed, or
-/// nothing if there was no such heal.
+/// Reverts the changes of a killed heal. Returns the namespaces where that failed, or `None` if there was no such heal.
 pub(crate) fn set_back(cx: &Context<'_>, id: &VolumeId) -> Option<Vec<NamespaceId>> {
     let record = cx.store.records.load(id);
     let (mut failed, mut gone) = (Vec::new(), Vec::new());
-    // Those who live there can hold it up, and they must not hold up the rest.
+    // Tenants can delay their own namespace, but must not delay the others.
     let until = cx.deadline.at_most(cx.deadline.remaining() / 8);
     for one in &switching(cx, &record) {
         let number = NamespaceId(one.sign.namespace);
@@ -156,7 +153,7 @@ pub(crate) fn set_back(cx: &Context<'_>, id: &VolumeId) -> Option<Vec<NamespaceI
             failed.push(number);
         }
     }
-    // Another one may have its number by now, and must not be taken for it.
+    // A new namespace may reuse the number and must not be mistaken for it.
     if !gone.is_empty() {
         let noted = |record: &mut VolumeRecord| forget_gone(&mut record.heal.switching, &gone);
         if let Err(error) = cx.store.records.update(id, noted) {
@@ -166,9 +163,8 @@ pub(crate) fn set_back(cx: &Context<'_>, id: &VolumeId) -> Option<Vec<NamespaceI
     (!record.heal.switching.is_empty()).then_some(failed)
 }
 
-/// Each call that concerns the volume begins with this: what an earlier one left that was
-/// killed, or ran out of time, goes. What cannot go is found by the exclusive open, and named
-/// there. The caller holds the volume's lock.
+/// Cleans up after killed or timed-out calls; every call on the volume begins with this. What remains is found and
+/// named by the exclusive open. The caller holds the volume's lock.
 pub(crate) fn end_leftovers(cx: &Context<'_>, id: &VolumeId) {
     cx.host.devices.tidy(id);
     if let Err(error) = clear_scratch(cx, id) {
@@ -176,7 +172,7 @@ pub(crate) fn end_leftovers(cx: &Context<'_>, id: &VolumeId) {
     }
 }
 
-/// Removes the volume's link from `/dev`, if it is no longer mounted. The caller holds its lock.
+/// Removes the volume's link from `/dev` unless it is still mounted. The caller holds its lock.
 pub(crate) fn remove_link(snapshot: &Snapshot<'_>) {
     let Snapshot { cx, id: Some(id), .. } = *snapshot else { return };
     if cx.host.devices.has_link(id)
@@ -186,18 +182,18 @@ pub(crate) fn remove_link(snapshot: &Snapshot<'_>) {
     }
 }
 
-/// Cleans up after killed calls for every volume. The timer asks for this, since kubelet calls for none of
-/// them while another mount of the disk exists. Also removes the cloud's marks of volumes whose last user has ended.
+/// Cleans up every volume after killed calls, for the timer: kubelet makes no call while another mount of the disk
+/// exists. Also removes marks in the cloud whose last user has ended.
 pub fn end_all_leftovers(cx: &Context<'_>) {
     for id in volumes_with_leftovers(cx) {
-        // A call that works on it just now does the same.
+        // A call that holds the lock does the same.
         let now = Deadline::after(Duration::ZERO);
         let Ok(Locked::Held(_lock)) = cx.store.locks.take(&id, cx.operation, now) else {
             continue;
         };
         end_leftovers(cx, &id);
         remove_link(&Snapshot::of(cx, Some(&id)));
-        // Where nothing is healed nothing else puts it right before the next call.
+        // Without heals, nothing else reverts it before the next call.
         if cx.policy.heal == HealMode::Off {
             set_back(cx, &id);
         }
@@ -216,19 +212,19 @@ fn volumes_with_leftovers(cx: &Context<'_>) -> BTreeSet<VolumeId> {
     let records = cx.store.records.list().unwrap_or_default().into_iter();
     let left = records.filter(|one| has_leftovers(one) || has_stale_link(&one.volume));
     ids.extend(left.map(|record| record.volume));
-    // A call that was killed leaves its lock's file.
+    // A killed call leaves its lock file behind.
     ids.extend(cx.store.locks.files());
     ids
 }
 
-/// The folder where a heal mounts for a moment.
+/// The directory for a heal's temporary mount.
 pub(crate) fn scratch_of(cx: &Context<'_>, id: &VolumeId) -> PathBuf {
     cx.store.scratch.join(id.as_str())
 }
 
 fn clear_scratch(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     let folder = scratch_of(cx, id);
-    // Where there is no folder nothing is mounted.
+    // Without the directory nothing is mounted.
     if cx.host.mounts.is_missing(&folder) {
         return Ok(());
     }
@@ -244,7 +240,7 @@ fn clear_scratch(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
             if error.kind != Kind::Busy {
                 return Err(error);
             }
-            // It stands in the way of no other, whichever of them keeps what.
+            // The users keep what they have open, and block nothing else.
             tracing::warn!(volume = %id, %error, "busy: its users keep what they hold");
             cx.host.mounts.unmount_dead(mount, cx.deadline)?;
         }
@@ -252,16 +248,16 @@ fn clear_scratch(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     cx.host.mounts.remove_folder(&folder)
 }
 
-/// Where nothing is to be switched any more: what is put right is forgotten.
+/// Reverts and forgets the changes when nothing will be replaced any more.
 pub(crate) fn set_back_for_good(cx: &Context<'_>, id: &VolumeId) {
     if let Some(failed) = set_back(cx, id) {
         forget_switching(cx, id, &failed, &Finished::new());
     }
 }
 
-/// A heal has come to its end: what it remembered is forgotten, but for the namespaces of which
-/// nothing is known, and there for what is finished: else those would fill the record for good. `again` is whether an earlier one, or a round of this one, was interrupted: what that
-/// changed is looked after once more, for only now all of it is in its place.
+/// Forgets the changes of a finished heal, except in namespaces whose state is unknown; there only finished places are
+/// forgotten, so that the record does not fill up. `again` says that a heal or round was interrupted: its changes are
+/// reverted once more, because only now everything is in place.
 pub(crate) fn is_switched(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -287,9 +283,8 @@ fn forget_switching(cx: &Context<'_>, id: &VolumeId, but: &[NamespaceId], finish
     }
 }
 
-/// Lets other processes keep the dead file systems, so that none of the many that let go of
-/// them here is the last. Of one that cannot be reached nothing is to be switched either: those
-/// are answered too.
+/// Lets other processes hold the lost file systems open, so that no unmount drops the last reference. Also returns the
+/// disks for which that failed: nothing of those may be replaced.
 pub(crate) fn keep_dead(
     cx: &Context<'_>,
     stale: &StaleMounts,
@@ -298,7 +293,7 @@ pub(crate) fn keep_dead(
     let (mut all, mut unkept) = (Vec::new(), Vec::new());
     for number in &stale.dead {
         let of = |mounts: &[Mount]| -> Vec<Mount> {
-            // One does; where the first hundred cannot be reached the next ones are no better.
+            // One is enough; if the first hundred are unreachable, the rest will be too.
             mounts.iter().filter(|mount| mount.number == *number).take(100).cloned().collect()
         };
         let own = || cx.host.remounts.keep(None, &of(&stale.own), until);
@@ -334,7 +329,7 @@ pub(crate) fn keep_dead(
     (all, unkept)
 }
 
-/// Ends that. What hangs is left alone, and told.
+/// Ends those processes; reports one that hangs and leaves it alone.
 pub(crate) fn let_go(cx: &Context<'_>, kept: Keepers) -> Vec<String> {
     let ended = |(number, keeper): (DeviceNumber, Box<dyn Keeper>)| {
         let pid = keeper.pid();
@@ -346,7 +341,7 @@ pub(crate) fn let_go(cx: &Context<'_>, kept: Keepers) -> Vec<String> {
     kept.into_iter().filter_map(ended).collect()
 }
 
-/// Whether a heal has not ended what it began, or the mark of a mount that is over may be there still.
+/// Whether a heal was interrupted, or a stale mark may be left.
 fn has_leftovers(record: &VolumeRecord) -> bool {
     !record.heal.switching.is_empty() || record.may_lose_mark()
 }
@@ -355,8 +350,8 @@ fn forget_gone(switching: &mut Vec<Switching>, gone: &[NamespaceSign]) {
     switching.retain(|one| !gone.contains(&one.sign));
 }
 
-/// All is forgotten but for some namespaces, and of them what is finished. What a switch changes beside old mounts has
-/// its id, and stays.
+/// Forgets all changes but those of some namespaces, and of these the finished places. Changes next to stale mounts are
+/// identified by mount id and stay.
 fn forget(switching: &mut Vec<Switching>, but: &[NamespaceId], finished: &Finished) {
     switching.retain_mut(|one| {
         let namespace = NamespaceId(one.sign.namespace);
@@ -377,18 +372,18 @@ fn has_room(
     let is_new = |change: &&MountIntent| !of_it.is_some_and(|one| one.tells_of(change));
     let taken: usize = known.iter().map(|one| bytes_of(&one.mounts)).sum();
     let free = free.saturating_sub(taken);
-    // Each is looked for only where they do not fit anyway: there may be thousands.
+    // Look up each change only if they do not fit otherwise; there may be thousands.
     bytes_of(changes) <= free || bytes_of(changes.iter().filter(is_new)) <= free
 }
 
-/// Whether all that the switches in one namespace change cannot be remembered.
+/// Whether the changes in one namespace are too many to record.
 fn is_too_much(changes: &[MountIntent]) -> bool {
     changes.len() > MOST_CHANGES || bytes_of(changes) > MOST_BYTES
 }
 
-/// What a record takes for it at most.
+/// The most bytes that they take in a record.
 pub(crate) fn bytes_of<'a>(changes: impl IntoIterator<Item = &'a MountIntent>) -> usize {
-    /// The names of its parts, its numbers, and the blanks before its lines.
+    /// Key names, numbers and indentation.
     const REST: usize = 160;
     let each = |one: &MountIntent| longest_written(&one.target) + one.propagation.len() + REST;
     changes.into_iter().map(each).sum()

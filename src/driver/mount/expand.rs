@@ -1,4 +1,4 @@
-//! Grow a volume: in the cloud, on the machine, and its file system, while it is mounted.
+//! Grow a volume in the cloud, on this node, and its mounted file system.
 
 use crate::context::Context;
 use crate::failpoints;
@@ -19,8 +19,8 @@ use crate::ports::cloud::CloudVolume;
 use std::path::Path;
 use std::time::Duration;
 
-/// Makes the volume mounted at the folder, a stage or a consumer's, at least `bytes` large: in the cloud, on this machine,
-/// and its file system. What cannot grow here is not asked for in the cloud.
+/// Makes the volume that is mounted at a stage or consumer directory at least `bytes` large. Does not ask the cloud for
+/// what cannot grow here.
 pub fn expand(
     cx: &Context<'_>,
     volume: &Volume,
@@ -43,8 +43,7 @@ pub fn expand(
     Ok(if disk.size < bytes { Outcome::Done } else { Outcome::Already })
 }
 
-/// The cloud's part: it needs nothing of the machine that has the volume. Answers how large the
-/// disk will be at least.
+/// Grows the volume in the cloud, which needs nothing from the node. Returns the minimum size of the disk.
 fn grow_in_cloud(cx: &Context<'_>, id: &VolumeId, bytes: u64) -> Result<u64> {
     let state = attachment_view::existing(cx, id)?;
     let is_encrypted = state.is_encrypted;
@@ -55,11 +54,11 @@ fn grow_in_cloud(cx: &Context<'_>, id: &VolumeId, bytes: u64) -> Result<u64> {
         failpoints::step("expand.requested");
         wait_for_extension(cx, state, bytes)?;
     }
-    // An encrypted volume's disk never has all of it.
+    // Encryption takes a part of the disk.
     Ok(least_disk(bytes, is_encrypted))
 }
 
-/// The file system's part, on the disk that has grown.
+/// Grows the file system on the grown disk.
 fn grow_file_system(
     cx: &Context<'_>,
     volume: &Volume,
@@ -67,14 +66,14 @@ fn grow_file_system(
     folder: &Path,
     bytes: u64,
 ) -> Result<()> {
-    // Looked at again: the cloud took its time, and the folder may lead elsewhere by now.
+    // Read again: the cloud took its time, and the directory may lead elsewhere now.
     let (mount, kind) = growing(cx, folder, disk)?;
     let root = cx.host.mounts.open_root(&mount)?;
     let proven = find_disk::prove(cx, &volume.id, disk)?;
     let covered = cx.host.file_systems.grow((&root, folder), kind, proven, cx.deadline)?;
     drop(root);
     find_disk::prove(cx, &volume.id, disk)?;
-    // The last group or allocation group may be too small to be used.
+    // The last group or allocation group may be too small to use.
     let slack = (bytes / 100).max(1 << 20);
     if covered + slack < bytes {
         return Err(Error::new(
@@ -85,7 +84,7 @@ fn grow_file_system(
     Ok(())
 }
 
-/// The volume's mount at the folder, and what grows there.
+/// The volume's mount at the directory, and its file system.
 fn growing(cx: &Context<'_>, folder: &Path, disk: &Device) -> Result<(Mount, FsType)> {
     let look = cx.host.mounts.standing_at(folder)?;
     let Some(mount) = belonging(&look, disk, folder)? else {
@@ -104,7 +103,7 @@ fn growing(cx: &Context<'_>, folder: &Path, disk: &Device) -> Result<(Mount, FsT
     Ok((mount.clone(), kind))
 }
 
-/// The cloud takes the request and works on it: its disk grows when it has ended.
+/// Waits until the cloud has extended the volume; its disk grows only then.
 fn wait_for_extension(cx: &Context<'_>, asked: CloudVolume, bytes: u64) -> Result<()> {
     let mut state = asked;
     for step in attachment_view::looks(cx) {
@@ -115,11 +114,11 @@ fn wait_for_extension(cx: &Context<'_>, asked: CloudVolume, bytes: u64) -> Resul
             break;
         }
     }
-    // If the time is over, the wait for the disk says so.
+    // The deadline is reported by the wait for the disk.
     Ok(())
 }
 
-/// The disk with its new size. It stays the same disk: one that took its place is refused by the next proof.
+/// Waits for the new size. The next proof refuses a disk that replaced this one.
 fn wait_for_size(cx: &Context<'_>, volume: &Volume, disk: &Device, bytes: u64) -> Result<Device> {
     let mut last = 0;
     for step in Steps::between(Duration::from_millis(5), Duration::from_secs(1)) {
@@ -137,7 +136,7 @@ fn wait_for_size(cx: &Context<'_>, volume: &Volume, disk: &Device, bytes: u64) -
         .hint("does the cloud allow to extend a volume that is attached?"))
 }
 
-/// A volume that has failed is not asked to grow: the cloud would refuse in words of its own.
+/// Refuses a volume in an error state, with a better message than the cloud's.
 fn refuse_failed(state: &CloudVolume) -> Result<()> {
     if state.status.phase != VolumePhase::Failed {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Whether a disk may get a new file system: the facts are gathered here, and judged by
-//! [`may_format`]. Also the notes that the cloud keeps of how far a volume has come.
+//! Whether a disk may get a new file system: gathers the facts for [`may_format`], and keeps the cloud's notes of how
+//! far a volume has come.
 
 use crate::context::Context;
 use crate::guard::remote_mark;
@@ -10,15 +10,15 @@ use crate::model::error::{Error, Result};
 use crate::model::ids::{ServerId, VolumeId};
 use crate::ports::cloud::{CloudVolume, Note};
 
-/// A disk that may be formatted, by the cloud's word too.
+/// The consent to format a disk.
 pub(crate) struct Consent {
-    /// This machine's server.
+    /// This node's server.
     server: ServerId,
     /// What a person overrides.
     pub(crate) overridden: Vec<Objection>,
 }
 
-/// Asks the cloud and this machine's memory. Nothing is changed.
+/// Asks the cloud and the record. Changes nothing.
 pub(crate) fn consent(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -44,7 +44,7 @@ pub(crate) fn consent(
     }
 }
 
-/// What would speak against a new file system, in words: for a person to read before.
+/// The objections to a new file system, for a person to read first.
 pub(crate) fn objections(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<Vec<String>> {
     let in_cloud = attachment_view::existing(cx, id)?;
     let server = attachment_view::existing_server(cx, cx.this_node)?;
@@ -54,8 +54,8 @@ pub(crate) fn objections(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Resu
     Ok(objections.into_iter().map(|one| one.cause).collect())
 }
 
-/// Notes in the cloud that the volume's format begins, before its first byte is written. Where
-/// the cloud does not allow notes the other proofs decide, and the doctor says so.
+/// Notes in the cloud that formatting begins, before the first byte is written. Where the cloud forbids notes the other
+/// checks decide, and `doctor` reports it.
 pub(crate) fn note_begin(cx: &Context<'_>, id: &VolumeId, consent: &Consent) -> Result<()> {
     let life = Life::Begun(consent.server.clone());
     let told = cx.cloud.note(id, &[Note::Life(&life)], cx.deadline);

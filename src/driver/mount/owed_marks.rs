@@ -1,5 +1,5 @@
-//! Marks that the cloud could not be told, or asked for, when it was time: the timer makes up for it. Until then
-//! nothing holds back a detach that is called on another machine.
+//! Marks that the cloud did not accept in time; the timer leaves them later. Until then nothing prevents a detach that
+//! is called on another node.
 use crate::context::Context;
 use crate::guard::remote_mark;
 use crate::lookup::{find_disk, locking};
@@ -10,12 +10,12 @@ use crate::ports::clock::Deadline;
 use crate::ports::store::Locked;
 use std::time::Duration;
 
-/// Leaves all of them, as far as that can be now.
+/// Leaves all missing marks, as far as possible.
 pub fn leave_all(cx: &Context<'_>) {
     let records = cx.store.records.list().unwrap_or_default().into_iter();
     for record in records.filter(|record| remote_mark::owes_mark(cx, record)) {
         let id = &record.volume;
-        // A call that works on it just now leaves its own.
+        // A call that holds the lock leaves its own mark.
         let now = Deadline::after(Duration::ZERO);
         let Ok(Locked::Held(_lock)) = cx.store.locks.take(id, cx.operation, now) else {
             continue;
@@ -30,8 +30,8 @@ pub fn leave_all(cx: &Context<'_>) {
     }
 }
 
-/// Whether it is there now. A volume whose disk is not here, or that is mounted from another one, costs no request: a
-/// heal is for it, and asks by itself.
+/// Returns whether the mark is there. Asks nothing for a volume whose disk is missing or that is mounted from another
+/// disk: its heal does that.
 fn leave(cx: &Context<'_>, id: &VolumeId) -> Result<bool> {
     let record = cx.store.records.load(id);
     let Some(staged) =

@@ -1,4 +1,4 @@
-//! What a person may do although the guard refuses it.
+//! Release a volume on a person's word, although the guard refuses.
 use crate::context::Context;
 use crate::guard::free_disks::{self, DiskState};
 use crate::guard::{flush, remote_mark};
@@ -13,20 +13,20 @@ use crate::snapshot::Snapshot;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a release came to.
+/// The result of a release.
 #[derive(Debug, Default)]
 pub struct Released {
-    /// The folders that were unmounted.
+    /// The unmounted directories.
     pub folders: Vec<PathBuf>,
-    /// Why written data did not reach the disk, if it did not.
+    /// Why written data did not reach the disk.
     pub lost: Option<String>,
-    /// Who has the disk still, and what ends it.
+    /// Who still holds the disk, and how to end that.
     pub held: Option<String>,
 }
-/// How long one unmount is waited for.
+/// How long to wait for one unmount.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Everything on this machine that stops to work when the volume goes, in words.
+/// Everything on this node that stops working without the volume, in words.
 pub fn what_would_break(cx: &Context<'_>, id: &VolumeId) -> Vec<String> {
     let snapshot = Snapshot::of(cx, Some(id));
     let mut all: Vec<String> = snapshot
@@ -53,35 +53,35 @@ pub fn what_would_break(cx: &Context<'_>, id: &VolumeId) -> Vec<String> {
     all
 }
 
-/// Whether what has the volume open would wait for its disk, were that detached by force; where it cannot be told,
-/// it would fail.
+/// Whether processes that have the volume open would wait for its disk after a forced detach; false if that is
+/// uncertain.
 pub fn would_wait(cx: &Context<'_>, id: &VolumeId) -> bool {
     shield::would_wait(cx, id).unwrap_or(false)
 }
 
-/// Whether it waits now.
+/// Whether they are waiting now.
 pub fn waits(cx: &Context<'_>, id: &VolumeId) -> bool {
     shield::waited_for(cx, id).is_ok_and(|map| map.is_some())
 }
 
-/// Unmounts the volume everywhere in this namespace, pods first, whatever uses it elsewhere.
+/// Unmounts the volume everywhere in this mount namespace, pods first, whatever uses it.
 pub fn release(cx: &Context<'_>, id: &VolumeId) -> Result<Released> {
     let _lock = locking::lock_alone(cx, id)?;
-    // What waits has no end else: neither an unmount nor a process that is killed.
+    // Paused I/O blocks unmounts and even killed processes.
     cx.host.shield.end_wait(id)?;
     recovery::end_leftovers(cx, id);
     let mut released = Released::default();
     let snapshot = Snapshot::of(cx, Some(id));
     let mut mounts = snapshot.mounts()?;
     let disks = free_disks::disks_of(&snapshot, &[]).unwrap_or_default();
-    // What was mounted last goes first: pods before the global folder.
+    // Unmount in reverse order: pods before the stage directory.
     mounts.reverse();
     for mount in mounts {
         let folder = &mount.target;
         tracing::warn!(volume = %id, folder = %folder.display(), "unmounted by a person, despite the guard");
-        // A disk that hangs is not waited for.
+        // Do not wait for a hung disk.
         let soon = || cx.deadline.at_most(PATIENCE);
-        // What is lost is lost, and the person wants it unmounted; but it is told.
+        // The person wants it unmounted even if data is lost, but must know.
         if !cx.host.devices.is_gone(mount.disk).unwrap_or(false)
             && let Err(error) =
                 flush::flush_if_last(cx, &cx.host.mounts.table()?, mount, Some(id), soon())
@@ -107,8 +107,8 @@ pub fn release(cx: &Context<'_>, id: &VolumeId) -> Result<Released> {
         record.guard.refused.clear();
     })?;
     recovery::remove_link(&Snapshot::of(cx, Some(id)));
-    // Who kept what it held has the disk still: then the mark in the cloud stays, and goes with
-    // a later call, or by the timer.
+    // Lazily unmounted file systems may still hold the disk; then the mark stays until a later call or the timer
+    // removes it.
     remote_mark::unmark_mounted(cx, id);
     if let DiskState::Held(why) = free_disks::state_of_all(cx, &disks, &[], Duration::ZERO) {
         released.held = Some(why);

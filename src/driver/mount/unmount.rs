@@ -1,4 +1,4 @@
-//! Take a volume off a folder: the consumer's, or the one where it is staged.
+//! Unmount a volume from a consumer's directory or from its stage directory.
 
 use crate::context::Context;
 use crate::failpoints;
@@ -24,14 +24,14 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// The volume whose folder is unmounted.
+/// The volume to be unmounted.
 #[expect(missing_debug_implementations, reason = "it borrows a function")]
 #[derive(Clone, Copy)]
 pub enum Occupant<'a> {
-    /// This one: another that is mounted there is refused.
+    /// This volume; refuse if another one is mounted there.
     Exactly(&'a VolumeId),
-    /// What this name means there. It is asked after the look at the folder, so that a mount that is seen has its
-    /// volume. Nothing where a mount is left whose disk is gone and of which there is no record.
+    /// Whatever the name means there. It is resolved after the directory was read, so that a visible mount has its
+    /// volume. `None` for a mount that has lost its disk and has no record.
     Named(&'a VolumeName, &'a dyn Fn(&Path) -> Result<Option<VolumeId>>),
 }
 
@@ -44,23 +44,23 @@ impl fmt::Display for Occupant<'_> {
     }
 }
 
-/// Who asks for it.
+/// Who requests it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Requester {
     Orchestrator,
-    /// The orchestrator has forgotten it.
+    /// The timer, because the orchestrator has forgotten the volume.
     Timer,
 }
 
-/// What the guard wants free once the stage folder is unmounted.
+/// The disks that must be free after the stage directory is unmounted.
 struct DisksToFree {
     disks: Vec<Device>,
-    /// The numbers of its file systems that are not their disk's (btrfs).
+    /// The anonymous device numbers of its file systems (btrfs).
     numbers: Vec<DeviceNumber>,
 }
 
 impl DisksToFree {
-    /// Asked before the unmount: afterwards only the record tells which disks they were.
+    /// Determined before the unmount; afterwards only the record knows the disks.
     fn of(snapshot: &Snapshot<'_>, folder: &Path) -> Result<Self> {
         let mounts: Vec<_> = snapshot.table()?.at(folder).collect();
         let disks: Vec<_> = mounts.iter().map(|mount| mount.disk).collect();
@@ -70,15 +70,15 @@ impl DisksToFree {
     }
 }
 
-/// An unmount that has begun: the folder, its volume, and the volume's lock.
+/// The start of an unmount: the directory, its volume and the volume's lock.
 struct Begun {
     folder: PathBuf,
-    /// Nothing where a mount is left whose disk is gone and of which there is no record.
+    /// `None` for a mount that has lost its disk and has no record.
     id: Option<VolumeId>,
     _lock: Option<Lock>,
 }
 
-/// Unmounts the consumer's folder.
+/// Unmounts the consumer's directory.
 pub fn unpublish(
     cx: &Context<'_>,
     volume: Occupant<'_>,
@@ -103,12 +103,12 @@ pub fn unpublish(
     Ok(outcome)
 }
 
-/// Unmounts the stage folder.
+/// Unmounts the stage directory.
 pub fn unstage(cx: &Context<'_>, volume: Occupant<'_>, target: &StageTarget) -> Result<Outcome> {
     unstage_for(cx, Requester::Orchestrator, volume, target)
 }
 
-/// Unmounts the stage folder of a volume that the orchestrator has forgotten.
+/// Unmounts the stage directory of a volume that the orchestrator has forgotten.
 pub(crate) fn unstage_forgotten(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -130,13 +130,13 @@ fn unstage_for(
     let mut snapshot = Snapshot::of(cx, id);
     let look = snapshot.look(folder)?;
     if let Some(id) = id.filter(|_| look.is_mounted()) {
-        // A UUID that is not its id would be taken for another volume's.
+        // A PV name may look like a volume id; record the mapping so that it is never mistaken for one.
         if let Occupant::Named(name, _) = volume
             && name.as_volume_id().is_some()
         {
             alias::record_found_name(cx, id, name);
         }
-        // Before the disks are looked for: a disk that is put under its map is the map from then on.
+        // First, because a disk that is put under its map is replaced by the map.
         cx.host.shield.before_unmount(cx, id)?;
     }
     let is_guarded = cx.policy.guard.is_on();
@@ -160,15 +160,15 @@ fn unstage_for(
         if is_free.is_ok() {
             refusal::end_refusals(cx, id, &[TearDown::Unstage]);
         }
-        // What was unmounted is remembered also if the disk is not free: the next call goes on from there.
+        // Record the unmount even if the disk is not free, so that a retry resumes here.
         remember(cx, id, |record| {
             record.mounts.is_unstaged();
             if is_free.is_ok() && requester == Requester::Orchestrator {
                 record.mounts.let_go = LetGoes::default();
                 record.mounts.unstaged_at = Some(cx.host.environment.uptime());
             }
-            // The guard has just looked, and it never consents without: no mount of any of them is
-            // left, and to look for them in each call would take longer than the call.
+            // The guard has just verified that no former disk is mounted anywhere. Checking that in each call would
+            // take longer than the call.
             let guard_looked = outcome == Outcome::Done
                 && matches!(is_free, Ok(true))
                 && cx.policy.guard.has_no_exceptions();
@@ -182,8 +182,8 @@ fn unstage_for(
     is_free.map(|_| outcome)
 }
 
-/// Finds the folder's volume, locks it, and ends what killed heals left of it. Nothing where there is no such
-/// folder, or no volume and no mount.
+/// Resolves the directory's volume, locks it, and cleans up after killed heals. `None` if there is no such directory,
+/// or neither a volume nor a mount.
 fn begin(
     cx: &Context<'_>,
     volume: Occupant<'_>,
@@ -204,11 +204,11 @@ fn begin(
         let Some(id) = &id else { return Ok(None) };
         mount_place::refuse_if_it_stands_elsewhere(cx, id, target, &folder, &stands.table)?;
     }
-    // A mount whose disk is gone and of which there is no record has no id left: then its name
-    // serves as one, for it is still below this driver's folder.
+    // A mount that has lost its disk and has no record has no id. Lock its name instead; the directory is still this
+    // driver's.
     let key = id.clone().or_else(|| VolumeId::parse(&volume.to_string()).ok());
     let lock = key.map(|key| {
-        // With nothing to take off a machine that cannot lock has nothing to fear.
+        // Nothing is mounted, so working without the lock is safe.
         if is_mounted {
             locking::lock(cx, &key).map(Some)
         } else {
@@ -226,7 +226,7 @@ fn begin(
     Ok(Some(Begun { folder, id, _lock: lock }))
 }
 
-/// The record may name a mount that is gone since a reboot: it is put right either way.
+/// Updates the record, which may list a mount that disappeared with a reboot.
 fn remember(cx: &Context<'_>, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) {
     if !cx.store.records.load(id).disk.was_mounted {
         return;
@@ -237,8 +237,8 @@ fn remember(cx: &Context<'_>, id: &VolumeId, change: impl FnOnce(&mut VolumeReco
     remote_mark::unmark_mounted(cx, id);
 }
 
-/// Asks the guard, unmounts, and looks again: a container may have started in between, and got
-/// the mount from this very folder. Then ends the copies that keep the disk.
+/// Asks the guard, unmounts, and asks again, because a container may have started in between and inherited the mount.
+/// Then unmounts leaked copies that keep the disk busy.
 fn unmount_stage(
     snapshot: &mut Snapshot<'_>,
     folder: &Path,
@@ -284,8 +284,7 @@ fn numbers_at(snapshot: &Snapshot<'_>, folder: &Path) -> Result<Vec<DeviceNumber
     Ok(snapshot.table()?.at(folder).map(|mount| mount.number).collect())
 }
 
-/// Unmounts a consumer's folder, which takes nothing from its processes; what it took all the
-/// same comes back.
+/// Unmounts a consumer's directory, which must take nothing from its processes. If it does, the mount is restored.
 fn let_go_of_folder(
     snapshot: &mut Snapshot<'_>,
     look: &Look,
@@ -313,7 +312,7 @@ fn let_go_of_folder(
     });
     match (&done, id) {
         (Ok((_, true)), Some(id)) => {
-            // Who came to have it in between was not told of before.
+            // A process that started in between was not reported yet.
             if noted.is_none() {
                 letting_go::note_letting_go(cx, id, one.consumer);
             }
@@ -321,15 +320,15 @@ fn let_go_of_folder(
             let whose = label.unwrap_or_else(|| one.consumer.to_string());
             tracing::warn!(volume = %id, pod = %one.consumer, whose, event = "folder_released", "let go of the folder: the pod keeps the volume");
         }
-        // None of them is left, or it was not done.
+        // None of them is left, or nothing was unmounted.
         (_, Some(id)) if noted.is_some() => letting_go::forget_letting_go(cx, id, one.consumer),
         _ => {}
     }
     done.map(|(outcome, _)| outcome)
 }
 
-/// A consumer's mount is put back. A kernel that gives no copy of it (before Linux 5.2) binds it
-/// anew from where else it is.
+/// Restores a consumer's mount. Before Linux 5.2 there is no copy of it, and another mount of the volume is bound
+/// instead.
 fn put_back(
     cx: &Context<'_>,
     copy: Option<OwnedFd>,
@@ -349,7 +348,7 @@ fn put_back(
     cx.host.mounts.bind(other, one.folder, top.is_read_only())
 }
 
-/// Takes off every mount that is stacked at the folder, top first.
+/// Unmounts everything that is stacked at the directory, top first.
 fn unmount_all(snapshot: &mut Snapshot<'_>, folder: &Path, mut look: Look) -> Result<Outcome> {
     let Snapshot { cx, id, .. } = *snapshot;
     let mut outcome = Outcome::Already;
@@ -376,8 +375,8 @@ fn unmount_one(cx: &Context<'_>, mount: &Mount, id: Option<&VolumeId>) -> Result
     })
 }
 
-/// The orchestrator removes the folder, which it can only if it is empty. Nothing is ever
-/// deleted here.
+/// Logs files that remain in the directory: the orchestrator can remove it only if it is empty. Nothing is deleted
+/// here.
 fn report_left_over(cx: &Context<'_>, volume: Occupant<'_>, folder: &Path) {
     let Hidden { files, bytes, more } = cx.host.mounts.hidden_in(folder);
     if files > 0 {
@@ -396,7 +395,7 @@ mod tests {
         StageTarget(Target { root: "/k".into(), below: "stages/pv-1".into() })
     }
 
-    /// Else a call that mounts meanwhile would be unmounted without its lock, as of no volume.
+    /// Otherwise a mount that appears in between would be unmounted without its volume's lock.
     #[test]
     fn a_name_is_resolved_after_the_look_at_its_folder() {
         let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
@@ -411,7 +410,7 @@ mod tests {
         assert_eq!((done, looks_before.get()), (Ok(Outcome::Already), Some(1)));
     }
 
-    /// What became of an unmount for good, and which mounts it took off, where the tables are read in this order.
+    /// The result of an unstage and the ids of the unmounted mounts, with these successive readings of the table.
     fn unstaged(tables: &[&[&str]]) -> (Result<Outcome>, Vec<u32>) {
         let devices = FakeDevices::default().with("vda", 1, "v-1").with("vdb", 1, "v-2");
         let (cloud, mounts) = (FakeCloud::default(), FakeMounts::in_turn(tables));
