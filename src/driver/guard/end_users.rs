@@ -1,7 +1,7 @@
-//! The processes of ordinary users that keep a volume in use: a person may end them.
+//! Processes of ordinary users that keep a volume busy; a person may end them.
 //!
-//! Any user can keep a mount namespace with copies of all mounts, and a file that he may read. No
-//! refusal that has such a cause may last for as long as he likes.
+//! Any user can keep a mount namespace with copies of all mounts, or a file that he may read. No refusal may last as
+//! long as such a user likes.
 
 use crate::context::Context;
 use crate::model::advice::Advice;
@@ -18,18 +18,18 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// So long those that were told to end are waited for after the last of them was.
+/// How long to wait after the last of them was signalled.
 const ENDS: Duration = Duration::from_secs(20);
 
-/// How long one look for them takes at most.
+/// How long one search for them may take.
 const PLAN: Duration = Duration::from_secs(10);
 
-/// Those that were told to end, each held so that its id is no other process's.
+/// The signalled processes, each held by a descriptor so that its id is not reused.
 type Ending = BTreeMap<u32, (Process, OwnedFd)>;
 
-/// The processes of ordinary users, of no pod and of no container, that have files of the
-/// volume, or keep a namespace of their making that has it; and the first process that may keep it and could not be
-/// examined, with what ends it.
+/// Processes of ordinary users, outside pods and containers, that have files of the volume open or keep a mount
+/// namespace of their own with the volume; and the first process that may do so but could not be examined, with what
+/// ends it.
 pub fn users_with(cx: &Context<'_>, id: &VolumeId) -> Result<(Vec<Process>, Option<String>)> {
     let numbers = Snapshot::of(cx, Some(id)).numbers(&[]);
     let users = match cx.host.census.device_users(&numbers) {
@@ -55,14 +55,14 @@ pub fn users_with(cx: &Context<'_>, id: &VolumeId) -> Result<(Vec<Process>, Opti
     Ok((by_id.into_values().cloned().collect(), unexamined.map(ToString::to_string)))
 }
 
-/// The command that ends them, if there are any, for a refusal.
+/// The command that ends them, for a refusal.
 pub(crate) fn way_out_of_users(cx: &Context<'_>, id: Option<&VolumeId>) -> String {
     let has_any = |id: &&VolumeId| users_with(cx, id).is_ok_and(|(users, _)| !users.is_empty());
     let id = id.filter(has_any);
     id.map(|id| way_to_end_users(Some(id))).unwrap_or_default()
 }
 
-/// Ends them, and answers which, once the kernel has taken from them all that they had.
+/// Ends them, waits until the kernel has released everything they held, and returns them.
 pub fn end_users(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<Process>> {
     let mut ended: Vec<Process> = Vec::new();
     let mut ending = Ending::new();
@@ -74,12 +74,12 @@ pub fn end_users(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<Process>> {
         if found.is_empty() && ending.is_empty() {
             return Ok(ended);
         }
-        // One at least: what is held may wait for it.
+        // At least one: its resources may depend on it.
         let room = HELD_AT_ONCE.saturating_sub(ending.len()).max(1);
         let pinned =
             found.iter().filter_map(|one| Some((one, cx.host.processes.pin(one.pid).ok()?)));
         let pinned: Vec<_> = pinned.take(room).collect();
-        // An id that was another process's before it was held is not that process any more.
+        // The id may have been reused before the process was held.
         let again = to_be_ended(cx, id, &ending)?;
         for (process, pin) in pinned.into_iter().filter(|(one, _)| again.contains(one)) {
             cx.host.processes.signal(&pin, Wakeup::Kill)?;
@@ -110,13 +110,13 @@ pub fn end_users(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<Process>> {
     Err(Error::new(Kind::Busy, message).hint(way))
 }
 
-/// Those that keep the volume, or keep one that was told to end from its end; but for what was told to.
+/// Processes that keep the volume busy or keep a signalled process from ending, except those already signalled.
 fn to_be_ended(cx: &Context<'_>, id: &VolumeId, ending: &Ending) -> Result<Vec<Process>> {
     let tracers = tracers_of(cx, ending);
-    // First: with one of them many may end.
+    // First, because ending one of them may end many others.
     let mut found: Vec<_> =
         tracers.into_iter().filter(|one| one.ordinary_user().is_some()).collect();
-    // It is looked for again and again, and a person waits for it.
+    // It is searched repeatedly while a person waits.
     cx.host.census.allow(PLAN);
     found.extend(users_with(cx, id)?.0);
     found.retain(|one| !ending.contains_key(&one.pid));
@@ -129,7 +129,7 @@ fn tracers_of(cx: &Context<'_>, ending: &Ending) -> Vec<Process> {
     by_id.into_values().collect()
 }
 
-/// What ends those that were told to end, and do not.
+/// What ends the signalled processes that do not end.
 fn what_ends(cx: &Context<'_>, ending: &Ending) -> Advice {
     let tracers = tracers_of(cx, ending).into_iter();
     let tracers: Vec<_> = tracers.map(|one| format!("{one} (kill {})", one.pid)).collect();

@@ -1,8 +1,8 @@
-//! Writes reach the disk before the last mount goes, while an error can still be told: after it
-//! nothing hears of one.
+//! Write data to the disk before the last mount goes, while an error can still be reported; afterwards nobody learns of
+//! it.
 //!
-//! Each unmount for good comes here first, and before any copy of the mount is taken down: a copy
-//! that shares with the machine's own mount takes that along.
+//! Every final unmount starts with this, and so does unmounting copies of the mount: a copy that is a peer of this
+//! node's own mount takes it along.
 
 use crate::context::Context;
 use crate::model::advice::{Remedy, advise};
@@ -15,13 +15,13 @@ use crate::model::mount::propagation;
 use crate::model::record::VolumeRecord;
 use crate::ports::clock::Deadline;
 
-/// Writes out the file system at the folder. A loss is told once in each tear-down, for what is
-/// lost stays lost, and a call that failed for ever would keep the volume here for ever.
+/// Writes out the file system. A loss is reported once per tear-down: lost data stays lost, and failing every call
+/// would keep the volume here for ever.
 pub(crate) fn flush(cx: &Context<'_>, mount: &Mount, id: Option<&VolumeId>) -> Result<()> {
     tell_once(cx, mount, id, cx.host.mounts.flush(mount, cx.deadline))
 }
 
-/// Writes out the mount's file system if no other mount of it remains in this namespace.
+/// Writes out the file system if no other mount of it remains in this namespace.
 pub(crate) fn flush_if_last(
     cx: &Context<'_>,
     table: &MountTable,
@@ -36,8 +36,8 @@ pub(crate) fn flush_if_last(
     tell_once(cx, mount, id, cx.host.mounts.flush(mount, deadline))
 }
 
-/// Writes out the file systems of copies in other namespaces before they are unmounted: through a mount
-/// of this namespace, or else through the first copy that can be opened.
+/// Writes out the file systems of copies in other namespaces before they are unmounted, through a mount of this
+/// namespace or otherwise the first copy that can be opened.
 pub(crate) fn flush_before_copies_go(
     cx: &Context<'_>,
     id: Option<&VolumeId>,
@@ -45,11 +45,11 @@ pub(crate) fn flush_before_copies_go(
     numbers: &[DeviceNumber],
     copies: &[NamespaceUse],
 ) -> Result<()> {
-    // One that is covered is not reached through its path.
+    // A covered mount cannot be reached by its path.
     let is_seen =
         |own: &&Mount| matches!(cx.host.mounts.leads_to(&own.target), Ok(Some(id)) if id == own.id);
     for number in numbers {
-        // A dead disk takes no writes, and may hang.
+        // A lost disk accepts no writes, and may hang.
         if cx.host.devices.is_gone(*number)? {
             continue;
         }
@@ -61,7 +61,7 @@ pub(crate) fn flush_before_copies_go(
             let Some(mount) = copy.mounts.iter().find(|mount| mount.number == *number) else {
                 continue;
             };
-            // One that has ended meanwhile, or that is closed to us, says nothing of a loss.
+            // A namespace that ended or cannot be entered reports no loss.
             let Ok(door) = cx.host.census.open_namespace(copy) else { continue };
             let flushed = cx.host.mounts.flush_inside(&door, mount, cx.deadline);
             let is_reached = flushed.as_ref().is_ok_and(|is_reached| *is_reached);
@@ -74,8 +74,7 @@ pub(crate) fn flush_before_copies_go(
     Ok(())
 }
 
-/// The tear-down that was told of a loss is over, or not wanted any more: what is lost from now on
-/// is another loss.
+/// The tear-down is finished or not wanted any more: report the next loss again.
 pub(crate) fn tell_losses_anew(cx: &Context<'_>, id: &VolumeId) {
     if cx.store.records.load(id).guard.told_lost_writes.is_none() {
         return;
@@ -95,10 +94,10 @@ fn tell_once(
     let was_told =
         id.is_some_and(|id| cx.store.records.load(id).guard.told_lost_writes == Some(mount.id));
     let error = match flushed.and_then(|()| refuse_if_it_stopped(mount)) {
-        // The kernel tells an error once: that it is silent now saves nothing.
+        // The kernel reports an error only once, so its silence proves nothing.
         Ok(()) if was_told => Error::new(Kind::Host, "told before"),
         Ok(()) => return Ok(()),
-        // It was not done at all: nothing is known to be lost.
+        // Nothing was attempted, so no data is known to be lost.
         Err(error) if error.kind != Kind::Host => return Err(error),
         Err(error) => error,
     };
@@ -123,9 +122,9 @@ fn tell_once(
     })
 }
 
-/// A file system that met an error takes no writes any more, and its flush succeeds.
+/// After an error a file system accepts no more writes, and its flush succeeds.
 fn refuse_if_it_stopped(mount: &Mount) -> Result<()> {
-    // Mounted to write, and it does not: a remount by a person changes the mount too.
+    // The mount is writable but the file system is not; a remount by a person would change the mount too.
     let is_read_only = mount.is_super_read_only() && !mount.is_read_only();
     let mut options = mount.super_options.split(',');
     if is_read_only || options.any(|option| matches!(option, "emergency_ro" | "shutdown")) {
@@ -138,9 +137,8 @@ fn refuse_if_it_stopped(mount: &Mount) -> Result<()> {
     Ok(())
 }
 
-/// Whether an unmount of one mount may take another one along: it stands at the same place of a
-/// mount that shares with, or follows, the one that the first stands on (a folder that is bound to
-/// a second place). In doubt it may.
+/// Whether unmounting one mount may take another one along: it is at the same place of a peer or a follower of the
+/// first one's parent mount. True if that is uncertain.
 fn may_go_along(table: &MountTable, mount: &Mount, other: &Mount) -> bool {
     let parent_of = |one: &Mount| table.mounts().iter().find(|parent| parent.id == one.parent);
     let (Some(its), Some(others)) = (parent_of(mount), parent_of(other)) else { return true };

@@ -1,9 +1,8 @@
-//! The disk is free: the one rule by which a volume counts as gone from this machine.
+//! The one rule by which a volume is gone from this node: its disk is free.
 //!
-//! An unmount of the stage folder succeeds, a detach goes on, and the cloud's mark is taken away only when the
-//! kernel lets the disk be opened exclusively, or when it is not here any more. What a mount table
-//! shows proves nothing: a mount that was taken off lazily, a copy in a namespace that cannot be
-//! seen, a device that is made of the disk keep it in use without a mount of ours.
+//! An unstage succeeds, a detach goes on and the mark in the cloud is removed only if the kernel lets the disk be
+//! opened exclusively, or if the disk is gone. A mount table proves nothing: a lazily unmounted file system, a copy in
+//! an invisible namespace or a device on top of the disk all keep it busy without a mount of ours.
 
 use crate::context::Context;
 use crate::guard::{end_users, refusal};
@@ -22,33 +21,32 @@ use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long a disk is waited for that is let go of by itself: by a process that is ending, a call
-/// that has just closed it, a child that keeps a dead file system for a moment.
+/// How long to wait for a disk whose users are about to release it: an exiting process, a call that just closed it, a
+/// helper that holds a lost file system.
 pub(crate) const LETS_GO: Duration = Duration::from_secs(2);
 
-/// How long a disk may take to become free when the question is asked again later: the kernel releases
-/// the files of a process a moment after its end.
+/// How long a disk may take to become free if the question is asked again later; the kernel releases a process's files
+/// shortly after its end.
 pub(crate) const MOMENT: Duration = Duration::from_millis(200);
 
-/// Whether a disk is free.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DiskState {
-    /// An exclusive open passed, or the disk is not here any more.
+    /// It was opened exclusively, or is gone.
     Free,
-    /// It is in use, or nothing can be said of it: why, and what ends it.
+    /// It is in use, or that is uncertain: why, and what ends it.
     Held(String),
-    /// There is no way to it from here, and no user of it was found.
+    /// It is not accessible from here, and no user of it was found.
     Unseen {
         why: String,
-        /// Whether everything that could use it was looked at.
+        /// Whether everything that could use it was examined.
         is_looked_at: bool,
-        /// What does not let itself be examined, and may use it.
+        /// A process that may use it but cannot be examined.
         hidden: Option<String>,
     },
 }
 
-/// Whether the disk is free, after a short wait for what ends by itself. `numbers` are those of
-/// its file systems, as far as they have numbers of their own.
+/// Whether the disk is free, after a short wait for users that are about to release it. `numbers` are the anonymous
+/// device numbers of its file systems.
 pub(crate) fn disk_state(
     cx: &Context<'_>,
     disk: &Device,
@@ -68,7 +66,7 @@ pub(crate) fn disk_state(
                 return held(format!("is in use{who}"));
             }
             Ok(ExclusiveOpen::Unseen(why)) => {
-                // A disk that was pulled has no node any more, or nothing behind it.
+                // A lost disk has no node any more, or an empty one.
                 if cx.host.devices.is_gone(disk.number).unwrap_or(false) {
                     return DiskState::Free;
                 }
@@ -98,7 +96,7 @@ pub(crate) fn disk_state(
     }
 }
 
-/// The state of these disks together: that of the first one that is not free.
+/// The state of the first disk that is not free.
 pub(crate) fn state_of_all(
     cx: &Context<'_>,
     disks: &[Device],
@@ -116,9 +114,8 @@ pub(crate) fn state_of_all(
     all
 }
 
-/// The disks from which the volume is or was mounted, and that are here: those of its mounts,
-/// the one that it has now, and those that this machine remembers. A number that went to
-/// another disk since is not it.
+/// The attached disks from which the volume is or was mounted: those of its mounts, its current one, and those in its
+/// record. A number that now belongs to another disk is not among them.
 pub(crate) fn disks_of(snapshot: &Snapshot<'_>, mounted: &[DeviceNumber]) -> Result<Vec<Device>> {
     let cx = snapshot.cx;
     let mut numbers: BTreeSet<_> = mounted.iter().copied().collect();
@@ -131,7 +128,7 @@ pub(crate) fn disks_of(snapshot: &Snapshot<'_>, mounted: &[DeviceNumber]) -> Res
                 numbers.insert(number);
             }
         }
-        // Two disks of one serial are for the next attach to tell apart.
+        // Two disks with one serial are left to the next attach.
         numbers.extend(snapshot.disk().ok().flatten().map(|disk| disk.number));
     }
     let mut disks = Vec::new();
@@ -141,8 +138,7 @@ pub(crate) fn disks_of(snapshot: &Snapshot<'_>, mounted: &[DeviceNumber]) -> Res
     Ok(disks)
 }
 
-/// After an unmount for good: the disk must be free, or the call fails and says who has it.
-/// Answers whether it is proven.
+/// After a final unmount: fails unless the disk is free, naming its users. Returns whether that is proven.
 pub(crate) fn must_be_free(
     snapshot: &Snapshot<'_>,
     disks: &[Device],
@@ -179,7 +175,7 @@ pub(crate) fn must_be_free(
     }
 }
 
-/// Before a detach. Answers whether the kernel or a look at everything says that it is free.
+/// Before a detach: returns whether the disk is proven to be free, by the kernel or by a complete examination.
 pub(crate) fn must_let_go(snapshot: &Snapshot<'_>, disk: &Device) -> Result<bool> {
     const WHAT: &TearDown = &TearDown::Detach;
     let Snapshot { cx, id, .. } = *snapshot;
@@ -205,7 +201,7 @@ pub(crate) fn must_let_go(snapshot: &Snapshot<'_>, disk: &Device) -> Result<bool
     }
 }
 
-/// Whether nothing on this machine has the volume any more: then the cloud's mark may go.
+/// Whether nothing on this node uses the volume any more, so that the mark in the cloud may go.
 pub(crate) fn has_departed(cx: &Context<'_>, id: &VolumeId) -> bool {
     let disks = match disks_of(&Snapshot::of(cx, Some(id)), &[]) {
         Ok(disks) => disks,
@@ -227,8 +223,7 @@ pub(crate) fn has_departed(cx: &Context<'_>, id: &VolumeId) -> bool {
     }
 }
 
-/// Who has a disk, each with the command that ends it. It takes longer than to find out
-/// whether.
+/// Who uses a disk, with the commands that end them. Takes longer than finding out whether it is in use.
 pub(crate) fn who_has(cx: &Context<'_>, disk: &Device, numbers: &[DeviceNumber]) -> String {
     let numbers = all_numbers(disk, numbers);
     let mut all = Vec::new();
@@ -253,7 +248,7 @@ pub(crate) fn who_has(cx: &Context<'_>, disk: &Device, numbers: &[DeviceNumber])
     all_named(&all, told, &disk.kernel_name)
 }
 
-/// Who has a disk, as far as that was told.
+/// The known users of a disk.
 fn all_named(all: &[String], untold: Option<String>, disk: &str) -> String {
     match (all, untold) {
         ([], None) => format!(
@@ -269,7 +264,7 @@ fn all_numbers(disk: &Device, numbers: &[DeviceNumber]) -> Vec<DeviceNumber> {
     all.into_iter().collect()
 }
 
-/// A node that is open is no use by itself: udev and smartd look at every disk.
+/// An open node alone is no use: udev and smartd read every disk.
 fn is_used(users: &DeviceUses) -> bool {
     !(users.namespaces.is_empty() && users.files.is_empty() && users.kernel.is_empty())
 }
@@ -284,7 +279,7 @@ fn words(users: &DeviceUses) -> Vec<String> {
         users.files.iter().map(|one| format!("{} ({})", words::file_use(one), ends(&one.process)));
     let mut all: Vec<_> =
         kernel.chain(users.namespaces.iter().map(mounted_in)).chain(files).collect();
-    // Each of these may be the user, and none needs to be.
+    // Each of these may be the user, and none has to be.
     if all.is_empty() {
         let nodes = users.nodes.iter().map(|one| {
             let (process, way) = (&one.process, ends(&one.process));

@@ -1,4 +1,5 @@
-//! Copies of the machine's folders in other mount namespaces: told from claims, and ended.
+//! Copies of this node's mounts in other mount namespaces: tell them from containers that were given the volume, and
+//! unmount them.
 
 use crate::context::Context;
 use crate::failpoints;
@@ -21,33 +22,33 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often it is looked again.
+/// The pause between two attempts.
 const STEP: Duration = Duration::from_millis(10);
 
-/// A copy that could not be taken down, in words.
+/// A copy that could not be unmounted, in words.
 struct Stays(String);
 
-/// Copies of the machine's folders that end with the machine's own mount there.
+/// Copies of this node's mounts that end together with the original.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
-    /// The folders that they cover.
+    /// The directories that they copy.
     folders: BTreeSet<PathBuf>,
-    /// Whether some share with the machine's own mounts: then they go with those.
+    /// Whether some are peers of this node's own mounts and disappear with them.
     pub(crate) has_peers: bool,
 }
 
 impl Views {
-    /// Those of a later look too.
+    /// Adds those of a later look.
     pub(crate) fn add(&mut self, later: Self) {
         self.folders.extend(later.folders);
     }
 }
 
-/// Refuses while a container has the volume, and takes down what merely sees it. What cannot be
-/// taken down from inside is answered: it ends with the machine's own mount.
+/// Refuses while a container uses the volume, and unmounts mere copies. Returns the copies that cannot be unmounted
+/// from inside; they end with this node's own mount.
 ///
-/// Between the look and the act a namespace may go, or be on its way: what could not be done says
-/// that the look is old. So it is looked anew, and refused only for what stays.
+/// A namespace may disappear in the meantime. So a failure only means that the observation is outdated: look again, and
+/// refuse only for what stays.
 pub(crate) fn judge(
     snapshot: &mut Snapshot<'_>,
     tear_down: &TearDown,
@@ -61,7 +62,7 @@ pub(crate) fn judge(
         let Err(kept) = judge_once(snapshot, tear_down, numbers, &uses, &mut views)? else {
             return Ok(views);
         };
-        // From the first failure on: so it is looked anew once in any case.
+        // Counted from the first failure, so that there is always a second look.
         let moment = || cx.deadline.at_most(MOMENT);
         let (in_all, unchanged) =
             patience.get_or_insert_with(|| (cx.deadline.at_most(LETS_GO), moment()));
@@ -80,7 +81,7 @@ pub(crate) fn judge(
     }
 }
 
-/// Judges what was read once, and acts on it. Answers, in words, what could not be unmounted.
+/// Judges one observation and acts on it. Returns, in words, what could not be unmounted.
 fn judge_once(
     snapshot: &mut Snapshot<'_>,
     tear_down: &TearDown,
@@ -88,8 +89,7 @@ fn judge_once(
     uses: &NamespaceUses,
     views: &mut Views,
 ) -> Result<std::result::Result<(), Stays>> {
-    // Some supervisors close their first process to all others. What hides there makes the
-    // unmount busy, or the exclusive open.
+    // Some supervisors hide their first process. If it uses the mount, the unmount or the exclusive open fails.
     for untold in &uses.untold {
         tracing::debug!(%untold, "not told");
     }
@@ -129,7 +129,7 @@ fn judge_once(
     Ok(kept.map_or(Ok(()), Err))
 }
 
-/// Unmounts copies from inside. Answers what stays of the first that could not be.
+/// Unmounts copies from inside. Returns the rest of the first one that could not be unmounted.
 fn take_all_down(
     snapshot: &Snapshot<'_>,
     numbers: &[DeviceNumber],
@@ -148,7 +148,7 @@ fn take_all_down(
     for LeakedCopy { namespace: copy, covered } in copies.inside {
         match (take_down(cx, &copy), covered) {
             (Ok(()), _) => {}
-            // A container can cover the way to it, and so can its root with what is mounted.
+            // A container can cover the path to it, and so can its root.
             (Err(error), Some(covered)) if error.kind != Kind::Busy => {
                 tracing::debug!(%error, "a copy cannot be taken down from inside");
                 views.folders.extend(covered);
@@ -164,10 +164,10 @@ fn take_all_down(
     Ok(kept)
 }
 
-/// A plain unmount from inside: a process that uses the copy makes it busy.
+/// Unmounts a copy from inside; fails if a process uses it.
 fn take_down(cx: &Context<'_>, leak: &NamespaceUse) -> Result<()> {
-    // Services that have mounts of their own (udevd, on every machine with systemd) follow the
-    // machine's: their copy would go with its own, and is no news.
+    // Services with their own mount namespace, such as udevd, follow this node's mounts, so their copy disappears with
+    // the original and is not worth logging.
     let follows = leak.mounts.iter().all(|mount| mount.propagation.contains("master:"));
     let namespace = namespace(leak);
     if follows {
@@ -176,15 +176,14 @@ fn take_down(cx: &Context<'_>, leak: &NamespaceUse) -> Result<()> {
         tracing::warn!(namespace, "taking down a copy of the mount that leaked");
     }
     let door = cx.host.census.open_namespace(leak)?;
-    // What was mounted last goes first.
+    // Unmount in reverse order.
     let mut mounts = leak.mounts.clone();
     mounts.reverse();
     cx.host.mounts.unmount_inside(&door, &mounts, cx.deadline)
 }
 
-/// After the machine's own mount is off: a disk that is not free then may be kept by copies that
-/// no table shows (a user may hold a tree of mounts by a descriptor alone), or by those that a
-/// call which was killed had left to the end.
+/// After this node's own mount is gone: the disk may still be kept by copies that no mount table shows (a user may hold
+/// a mount tree by descriptor), or by those that a killed call had left for later.
 pub(crate) fn end_views_left(
     snapshot: &mut Snapshot<'_>,
     folder: &Path,
@@ -204,16 +203,16 @@ pub(crate) fn end_views_left(
     Ok(())
 }
 
-/// Ends whatever may be mounted at the folder in other namespaces. If it cannot be, the disk is
-/// not free, and that is said with its users.
+/// Ends whatever may be mounted at the directory in other namespaces. If that fails, the disk is not free, and its
+/// users are reported.
 pub(crate) fn renew_in_doubt(cx: &Context<'_>, folder: &Path) {
     if let Err(error) = cx.host.mounts.exchange_folder(folder) {
         tracing::warn!(folder = %folder.display(), %error, "copies of its mount may stay");
     }
 }
 
-/// Ends the copies of the machine's folders that could not be taken down from inside, such as
-/// those that are locked in a user's namespace. The machine's own mounts there are off by now.
+/// Ends copies that could not be unmounted from inside, such as locked ones in a user namespace. This node's own mounts
+/// are gone by now.
 pub(crate) fn end_views(
     snapshot: &Snapshot<'_>,
     tear_down: &TearDown,
@@ -231,7 +230,7 @@ pub(crate) fn end_views(
             why = format!(": {}", error.cause);
         }
     }
-    // What the kernel detached, or who is on his way out, is let go of a moment later.
+    // Wait for detached mounts and exiting processes.
     let until = cx.deadline.at_most(MOMENT);
     let uses = loop {
         let uses = match cx.host.census.namespaces_with(numbers) {
@@ -253,9 +252,9 @@ pub(crate) fn end_views(
     refusal::refuse(snapshot, tear_down, &reason)
 }
 
-/// Whether the file system may be unmounted for good: not while any other process has it. Copies
-/// that leaked into mount namespaces which no pod owns are taken down there first. Answers whether there are
-/// some that share with the machine's own mounts: they are to be looked for once those are gone.
+/// Whether the file system may be unmounted for good, which no other process may use. Unmounts copies that leaked into
+/// namespaces outside pods. Returns whether some are peers of this node's own mounts; look for those once the originals
+/// are gone.
 pub(crate) fn guard_stage(snapshot: &mut Snapshot<'_>, mounted: &[DeviceNumber]) -> Result<Views> {
     let numbers = snapshot.numbers(mounted);
     match snapshot.cx.host.census.namespaces_with(&numbers) {
@@ -267,7 +266,7 @@ pub(crate) fn guard_stage(snapshot: &mut Snapshot<'_>, mounted: &[DeviceNumber])
     }
 }
 
-/// Whether two looks show the same mounts and the same processes.
+/// Whether two observations show the same mounts and processes.
 fn is_same(one: &NamespaceUses, other: &NamespaceUses) -> bool {
     fn facts(uses: &NamespaceUses) -> impl Iterator<Item = (Vec<u32>, Vec<u32>)> {
         uses.namespaces.iter().map(|one| {
@@ -309,7 +308,7 @@ mod tests {
         assert_eq!(all.folders, ["/a".into(), "/b".into()].into());
     }
 
-    /// What is asked where these namespaces have the volume's file system.
+    /// Asks on a node where these namespaces have the volume's file system.
     fn asked<T>(namespaces: Vec<NamespaceUse>, ask: impl FnOnce(&Context<'_>) -> T) -> T {
         let (cloud, devices) = (FakeCloud::default(), FakeDevices::default());
         let namespaces =
@@ -324,7 +323,7 @@ mod tests {
         VolumeId::parse("v-1").unwrap()
     }
 
-    /// A copy of the mount, in a namespace where these live.
+    /// A copy of the mount, in a namespace of these processes.
     fn copy(processes: Vec<Process>) -> NamespaceUse {
         let mount = Mount::of_a_test("254:16", "/data", "");
         let one = NamespaceUse::of_a_test(vec![mount], processes);
@@ -372,7 +371,7 @@ mod tests {
         assert_eq!(judge(vec![copy(Vec::new())]), (false, true));
     }
 
-    /// Before that a copy of the folder would be taken for a container's own mount.
+    /// Otherwise a copy of the directory would be taken for a container's own mount.
     #[test]
     fn a_folder_that_was_mounted_after_the_first_look_is_no_claim_of_who_sees_it() {
         const FOLDER: &str = "/root/pods/u-1/volumes/ours~disk/pv";
@@ -401,8 +400,8 @@ mod tests {
         assert_eq!(views, Ok([FOLDER.into()].into()));
     }
 
-    /// Who decides although it cannot be examined: a container of no pod for every volume, known by its id or not; a
-    /// pod for the volumes that it has or had; a user for none.
+    /// Who decides without being examined: a container outside pods for every volume, whether its id is known or not; a
+    /// pod for its own volumes; a user for none.
     #[test]
     fn what_cannot_be_examined_counts_by_whose_it_is() {
         let judge = |id: Option<&VolumeId>, pod: Option<&str>, is_anyones: bool| {

@@ -1,6 +1,6 @@
-//! A kubelet that let go of a folder and was restarted then does not know the volume any more: it
-//! lists the folders of pods, and there is none. If the pod ends before kubelet can read its claim,
-//! it never asks to unmount the volume for good and to detach it. So the timer does.
+//! Volumes that kubelet has released and forgotten. A kubelet that unmounted a pod's directory and was then restarted
+//! no longer knows the volume. If the pod ends before kubelet can read its claim, kubelet never asks to unstage and
+//! detach the volume. The timer does that instead.
 
 use crate::context::Context;
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -17,14 +17,13 @@ use crate::snapshot::{Renewal, Snapshot};
 use std::path::Path;
 use std::time::Duration;
 
-/// An orchestrator that can read its claims has mounted the folder again by then.
+/// By then an orchestrator that can read its claims has mounted the directory again.
 const LASTS: Duration = Duration::from_secs(600);
 
-/// That it did is told for so long, in milliseconds.
+/// How long, in milliseconds, that is reported.
 const TOLD_FOR: u64 = 86_400_000;
 
-/// A call names the volume: that call brings it to its end. The caller holds the
-/// volume's lock.
+/// A call names the volume and will bring it to its end. The caller holds the volume's lock.
 pub(crate) fn note_caller(cx: &Context<'_>, id: &VolumeId) {
     let (by, before) = (cx.host.environment.caller(), cx.store.records.load(id));
     let is_other = is_other_caller(&before.mounts.let_go, by.as_ref());
@@ -42,9 +41,9 @@ pub(crate) fn note_caller(cx: &Context<'_>, id: &VolumeId) {
     }
 }
 
-/// Records a call that asks to detach: as long as it is repeated, the timer need not detach.
+/// Records a detach call: as long as it is repeated, the timer need not detach.
 pub(crate) fn note_detach(cx: &Context<'_>, id: &VolumeId) {
-    /// The detach that follows the unmount needs no note.
+    /// A detach that follows the unmount at once needs no record.
     const SOON: Duration = Duration::from_secs(60);
     let now = cx.host.environment.uptime();
     let is_old = |at: &Uptime| now.since(at).is_none_or(|gap| gap >= SOON);
@@ -57,8 +56,8 @@ pub(crate) fn note_detach(cx: &Context<'_>, id: &VolumeId) {
     }
 }
 
-/// Whether no call will ask for the volume's end: it was let go of and not mounted again, the
-/// process that named it last has ended, and so have all of the pods' that have it.
+/// Whether no call will come for the volume: it was released and not mounted again, and the process that last named it
+/// and all processes of its pods have ended.
 pub(crate) fn is_forgotten(cx: &Context<'_>, record: &VolumeRecord) -> bool {
     let boot = cx.host.environment.boot_id();
     let let_go = &record.mounts.let_go;
@@ -67,7 +66,7 @@ pub(crate) fn is_forgotten(cx: &Context<'_>, record: &VolumeRecord) -> bool {
     let_go.open(&boot).next().is_some() && was_asked_by_the_dead && belongs_to_no_pod(cx, record)
 }
 
-/// Whether no pod has it: neither a folder of one, nor a container that was given it.
+/// Whether no pod uses it, by a directory or by a container that was given it.
 fn belongs_to_no_pod(cx: &Context<'_>, record: &VolumeRecord) -> bool {
     let mut snapshot = Snapshot::of(cx, Some(&record.volume));
     let numbers = snapshot.numbers(&[]);
@@ -86,7 +85,7 @@ fn belongs_to_no_pod(cx: &Context<'_>, record: &VolumeRecord) -> bool {
     !is_hidden && uses.namespaces.iter().all(|one| machine.role(one) != NamespaceRole::Claim)
 }
 
-/// What was let go of, for people: what is over is no news.
+/// The released directories, for people, without old news.
 pub(crate) fn let_go_facts(cx: &Context<'_>, record: &VolumeRecord) -> Vec<LetGoFact> {
     let (boot, uptime) = (cx.host.environment.boot_id(), cx.host.environment.uptime());
     let is_forgotten = is_forgotten(cx, record);
@@ -99,12 +98,12 @@ pub(crate) fn let_go_facts(cx: &Context<'_>, record: &VolumeRecord) -> Vec<LetGo
     of_this_boot.map(fact).filter(is_news).collect()
 }
 
-/// Whether another process than the last one asks for a volume that was let go of, as far as it is known.
+/// Whether another process than the last one asks for a released volume, as far as known.
 fn is_other_caller(let_go: &LetGoes, by: Option<&Caller>) -> bool {
     !let_go.is_empty() && by.is_some() && let_go.asked_by.as_ref() != by
 }
 
-/// What is said of one folder. What was mounted again is neither lasting nor forgotten.
+/// What to report about one directory. One that was mounted again is neither lasting nor forgotten.
 fn fact_of(pod: &ConsumerId, one: &LetGo, now: &Uptime, is_forgotten: bool) -> LetGoFact {
     let is_back = one.back.is_some();
     LetGoFact {

@@ -1,9 +1,9 @@
-//! A consumer's folder is let go of while its processes have the volume, and that is remembered.
+//! Release a consumer's directory while its processes still use the volume, and record that.
 //!
-//! kubelet 1.20 does not get over a refused `unmount`: it waits for a mount that is there, until it
-//! is restarted. One that succeeds takes nothing from a container, and kubelet mounts again once it
-//! knows that the pod wants the volume. What must not go is the volume itself: its unmount for good and
-//! `detach` are refused until the last process has ended. See docs/rules/letting-go.md.
+//! kubelet 1.20 does not recover from a refused `unmount`: it waits for the existing mount until it is restarted. A
+//! successful one takes nothing from a container, and kubelet mounts again once it knows that the pod wants the volume.
+//! Only the volume itself must stay: its unstage and `detach` are refused until the last process has ended. See
+//! docs/rules/letting-go.md.
 use crate::context::Context;
 use crate::guard::{refusal, remote_mark};
 use crate::lookup::disk_numbers::all_gone;
@@ -22,7 +22,7 @@ use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The consumer's folder, and what stands there.
+/// The consumer's directory and its mounts.
 pub(crate) struct ConsumerFolder<'a> {
     pub(crate) consumer: &'a ConsumerId,
     pub(crate) folder: &'a Path,
@@ -35,8 +35,8 @@ impl ConsumerFolder<'_> {
     }
 }
 
-/// Whether the folder may be unmounted: not while a process of the consumer has the volume by a
-/// mount that would go along. Answers those that its processes keep.
+/// Whether the directory may be unmounted: not if a process of the consumer uses the volume through a mount that would
+/// go along. Returns the users that keep the volume.
 pub(crate) fn guard_folder(snapshot: &Snapshot<'_>, one: &ConsumerFolder<'_>) -> Result<Vec<Kept>> {
     let cx = snapshot.cx;
     let tear_down = one.tear_down();
@@ -74,8 +74,8 @@ pub(crate) fn guard_folder(snapshot: &Snapshot<'_>, one: &ConsumerFolder<'_>) ->
     Ok(kept)
 }
 
-/// After the unmount: whether processes of the consumer have the volume. An error if one of them
-/// lost it, or if the cloud cannot be told: then the machine's mount is to be put back.
+/// After the unmount: whether processes of the consumer still use the volume. An error if one of them lost it, or if
+/// the mark in the cloud is missing; then the mount must be restored.
 pub(crate) fn look_again(
     snapshot: &Snapshot<'_>,
     one: &ConsumerFolder<'_>,
@@ -108,8 +108,8 @@ pub(crate) fn look_again(
     Ok(!uses.is_empty())
 }
 
-/// The machine's mount is busy. A process of the consumer that uses it through that very mount
-/// would lose it: that is the guard's refusal.
+/// The mount is busy. If a process of the consumer uses the volume through this very mount, that is the guard's
+/// refusal.
 pub(crate) fn refuse_who_is_in_the_way(
     snapshot: &Snapshot<'_>,
     one: &ConsumerFolder<'_>,
@@ -130,13 +130,13 @@ pub(crate) fn refuse_who_is_in_the_way(
     refuse_for_it(snapshot, one, &reason).err().unwrap_or(error)
 }
 
-/// Remembers that the folder is let go of. Before it is done: a call that is killed right after
-/// the unmount has done it. The guard does not need it: it asks the processes.
+/// Records the release before it happens, in case the call is killed right after the unmount. The guard does not rely
+/// on it; it checks the processes.
 pub(crate) fn note_letting_go(cx: &Context<'_>, id: &VolumeId, consumer: &ConsumerId) {
     let (at, when, by) = (now(), cx.host.environment.uptime(), cx.host.environment.caller());
     let noted = cx.store.records.update(id, |record| {
         record.mounts.let_go.note(consumer, at, &when, by);
-        // Without its folder nothing else tells that this driver bound it for that pod.
+        // Without its directory nothing else shows that this driver bound the volume for that pod.
         record.mounts.consumers.entry(consumer.clone()).or_default();
     });
     if let Err(error) = noted {
@@ -144,7 +144,7 @@ pub(crate) fn note_letting_go(cx: &Context<'_>, id: &VolumeId, consumer: &Consum
     }
 }
 
-/// It was not done.
+/// The release did not happen.
 pub(crate) fn forget_letting_go(cx: &Context<'_>, id: &VolumeId, consumer: &ConsumerId) {
     let forgotten = cx.store.records.update(id, |record| {
         record.mounts.let_go.folders.remove(consumer);
@@ -154,7 +154,7 @@ pub(crate) fn forget_letting_go(cx: &Context<'_>, id: &VolumeId, consumer: &Cons
     }
 }
 
-/// The processes of the consumer that have the volume, by the namespaces where they live.
+/// The consumer's processes that use the volume, by their mount namespaces.
 fn uses_of(
     snapshot: &Snapshot<'_>,
     one: &ConsumerFolder<'_>,
@@ -173,7 +173,7 @@ fn uses_of(
     };
     let pids: BTreeSet<u32> = holders.iter().map(|one| one.process.pid).collect();
     uses.retain(|here| is_lived_in(here, one.consumer, &pids));
-    // One that has ended meanwhile has nothing; of one that has not, where it lives must be known.
+    // A process that has ended uses nothing; of any other one the namespace must be known.
     let mut unplaced = outside_of(&uses, holders);
     if !unplaced.is_empty() {
         match ask() {
@@ -184,8 +184,8 @@ fn uses_of(
     Answer::Told(Users { uses, unplaced })
 }
 
-/// Until kubelet mounts again the mark in the cloud alone may stand between a controller's detach
-/// and the pod: it must be there. Where the cloud allows none, the pod must do without.
+/// Until kubelet mounts again, the mark in the cloud may be all that stops a controller's detach, so it must be there.
+/// Where the cloud forbids marks, the pod goes without.
 fn must_be_marked(snapshot: &Snapshot<'_>, one: &ConsumerFolder<'_>) -> Result<()> {
     let label = || label_of(snapshot, one);
     let Some(id) = snapshot.id else {
@@ -211,32 +211,32 @@ fn label_of(snapshot: &Snapshot<'_>, one: &ConsumerFolder<'_>) -> String {
     labelled(one.consumer, label(snapshot, one.consumer).as_deref())
 }
 
-/// The name that people know a consumer by, if it was told.
+/// The consumer's name for people, if known.
 pub(crate) fn label(snapshot: &Snapshot<'_>, consumer: &ConsumerId) -> Option<String> {
     snapshot.record()?.mounts.consumers.remove(consumer)
 }
 
-/// Who of a consumer's has the volume.
+/// The consumer's processes that use the volume.
 #[derive(Default)]
 struct Users {
     uses: Vec<NamespaceUse>,
-    /// Those of whom that cannot be told.
+    /// Processes whose namespace is unknown.
     unplaced: Vec<Holder>,
 }
 
-/// Whether who has the volume now had it not before the unmount: he has a mount of his own by now.
+/// Whether a process uses the volume now that did not before the unmount, so that it has a mount of its own.
 fn came_in_between(uses: &[NamespaceUse], kept: &[Kept]) -> bool {
     !uses.is_empty() && kept.is_empty()
 }
 
-/// Whether one of these processes lives there, or another one of the consumer.
+/// Whether one of these processes, or another one of the consumer, is in that namespace.
 fn is_lived_in(here: &NamespaceUse, consumer: &ConsumerId, pids: &BTreeSet<u32>) -> bool {
     here.processes
         .iter()
         .any(|one| pids.contains(&one.pid) || one.owner.pod.as_ref() == Some(consumer))
 }
 
-/// Those of the processes that live in none of the namespaces.
+/// The processes that are in none of the namespaces.
 fn outside_of(uses: &[NamespaceUse], mut holders: Vec<Holder>) -> Vec<Holder> {
     let within: BTreeSet<u32> =
         uses.iter().flat_map(|one| &one.processes).map(|one| one.pid).collect();
@@ -303,8 +303,7 @@ mod tests {
         assert!(!is_among(&holder(9), &[holder(7)]));
     }
 
-    /// What is asked of the folder of pod `a`, where these processes of it have the volume, look by look, and these
-    /// namespaces.
+    /// Asks about the directory of pod `a`, whose processes use the volume as observed in turn, in these namespaces.
     fn asked<T>(
         looks: &[&[u32]],
         namespaces: Vec<NamespaceUse>,
@@ -328,7 +327,7 @@ mod tests {
         made_up.drive(|cx| ask(&Snapshot::of(cx, Some(&id)), &one))
     }
 
-    /// A container of pod `a` that has the volume at a place of its own.
+    /// A container of pod `a` with the volume at a place of its own.
     fn container(pid: u32) -> NamespaceUse {
         let mount = Mount::of_a_test("7:1", "/data", "");
         let beneath = vec![Mount { id: mount.parent, ..Mount::of_a_test("0:5", "/", "") }];

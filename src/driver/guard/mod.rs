@@ -1,8 +1,8 @@
-//! The guard: a volume is not torn down under a pod that runs.
+//! The guard: a volume is not torn down under a running pod.
 //!
-//! The orchestrator may be wrong about what runs: after a restart in a bad hour it asks to unmount
-//! the volumes of pods that never stopped (kubernetes issues 120150, 113979). The processes are
-//! the truth. Every refusal ends by itself with them, or by a person's word, and never by time.
+//! The orchestrator may be wrong about what runs: restarted under load, it asks to unmount the volumes of pods that
+//! never stopped (kubernetes issues 120150, 113979). The processes are the truth. Every refusal ends with them or on a
+//! person's word, never by a timeout.
 
 pub mod end_users;
 pub(crate) mod flush;
@@ -25,21 +25,21 @@ use crate::ownership::words::{file_use, kernel_use, named, users_untold, way_to_
 use crate::shield;
 use crate::snapshot::Snapshot;
 
-/// Whether what uses a disk could be seen.
+/// Whether the users of a disk are visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UsersSeen {
-    /// Processes, mounts and the disk.
+    /// Processes, mounts and the disk are.
     Yes,
-    /// Not from here.
+    /// They are not, from here.
     No,
 }
 
-/// Whether the volume may leave this machine. At the end stands an exclusive open, which
-/// the kernel refuses while anything uses the disk; where neither processes nor disk can be
-/// seen (a controller's container) the orchestrator's own order of calls is all there is.
+/// Whether the volume may leave this node. The last check is an exclusive open, which the kernel refuses while anything
+/// uses the disk. Where neither processes nor disk are visible, as in a controller's container, only the orchestrator's
+/// order of calls protects the volume.
 pub(super) fn guard_attachment(cx: &Context<'_>, id: &VolumeId) -> Result<UsersSeen> {
     if !cx.policy.guard.is_on() {
-        // A disk that leaves under a map makes what uses the map wait; an unused one waits for none.
+        // If the disk leaves under its map, users of the map wait; with an unused map nothing waits.
         if let Err(error) = cx.host.shield.take_off(cx, id) {
             tracing::info!(volume = %id, %error, "the volume's map stays");
         }
@@ -49,7 +49,7 @@ pub(super) fn guard_attachment(cx: &Context<'_>, id: &VolumeId) -> Result<UsersS
     must_not_be_waited_for(&snapshot, id)?;
     let disk = match snapshot.disk() {
         Ok(Some(disk)) => disk.clone(),
-        // Not here, or not visible: a controller's container may have /sys and no /dev.
+        // Missing or invisible: a controller's container may have /sys but no /dev.
         Ok(None) => return Ok(UsersSeen::No),
         Err(error) if cx.host.devices.are_out_of_sight() => {
             tracing::info!(volume = %id, %error, "this machine's disks cannot be seen from here: detaching on the orchestrator's word");
@@ -67,7 +67,7 @@ pub(super) fn guard_attachment(cx: &Context<'_>, id: &VolumeId) -> Result<UsersS
             format!("disk {} is mounted at {place}: {before} comes first", disk.kernel_name);
         refusal::refuse(&snapshot, &TearDown::Detach, &reason)?;
     }
-    // A pod whose mount has lost its disk has the volume too: a heal may put it right.
+    // A pod whose mount has lost its disk still uses the volume: a heal may fix it.
     let mut numbers = snapshot.dead_numbers();
     numbers.push(disk.number);
     match cx.host.census.namespaces_with(&numbers) {
@@ -90,13 +90,14 @@ pub(super) fn guard_attachment(cx: &Context<'_>, id: &VolumeId) -> Result<UsersS
     Ok(if is_told { UsersSeen::Yes } else { UsersSeen::No })
 }
 
-/// What waits in the volume's map uses the disk that is away, or back and not under it: no look at that disk tells.
+/// Refuses while I/O waits in the volume's map. Its disk is away, or not under the map, so checking that disk proves
+/// nothing.
 fn must_not_be_waited_for(snapshot: &Snapshot<'_>, id: &VolumeId) -> Result<()> {
     let cx = snapshot.cx;
     let map = match shield::waited_for(cx, id) {
         Ok(Some(map)) => map,
         Ok(None) => return Ok(()),
-        // A controller's container sees that there is a map, and cannot ask for it.
+        // A controller's container sees that there is a map, but cannot query it.
         Err(error) if cx.host.census.sight() != Answer::Told(()) => {
             tracing::info!(volume = %id, %error, "whether anything waits for the disk cannot be told from here");
             return Ok(());
@@ -112,8 +113,8 @@ fn must_not_be_waited_for(snapshot: &Snapshot<'_>, id: &VolumeId) -> Result<()> 
     refusal::refuse(snapshot, &TearDown::Detach, &reason)
 }
 
-/// Takes the volume's map off. One that is in use is a refusal; where that is not enforced the map stays, and what
-/// uses it waits once the disk has left.
+/// Removes the volume's map. A map in use is a refusal; if that is not enforced, the map stays, and its users wait once
+/// the disk has left.
 pub(super) fn take_off_map(
     snapshot: &Snapshot<'_>,
     id: &VolumeId,
@@ -130,7 +131,7 @@ pub(super) fn take_off_map(
     Ok(())
 }
 
-/// Who makes a mount busy, and what ends that: what is mounted in it, else who uses its files.
+/// What makes a mount busy and how to end that: mounts inside it, otherwise processes.
 pub(super) fn busy(cx: &Context<'_>, id: Option<&VolumeId>, mount: &Mount, error: Error) -> Error {
     let on_it = cx.host.mounts.table().map(|table| table.standing_on(mount)).unwrap_or_default();
     let (who, end) = if on_it.is_empty() {
@@ -145,14 +146,13 @@ pub(super) fn busy(cx: &Context<'_>, id: Option<&VolumeId>, mount: &Mount, error
     Error { cause: error.cause + &who, ..error }.hint(id.map_or_else(|| end.into(), or_release))
 }
 
-/// The orchestrator has changed its mind: what is wanted again is not torn down any more, and
-/// the caller is not told that it is. The caller holds the volume's lock.
+/// The orchestrator wants the volume again: ends the refusals of these tear-downs. The caller holds the volume's lock.
 pub(super) fn wanted_again(cx: &Context<'_>, id: &VolumeId, tear_downs: &[TearDown]) {
     refusal::end_refusals(cx, id, tear_downs);
     flush::tell_losses_anew(cx, id);
 }
 
-/// Who makes a mount busy, in words: not who has the node of its disk open.
+/// The processes that make a mount busy, without those that only have the node of its disk open.
 fn makes_busy(users: &Answer<DeviceUses>, id: Option<&VolumeId>) -> String {
     let users = match users {
         Answer::Told(users) => users,

@@ -1,10 +1,10 @@
-//! Volumes that kubelet has unstaged and left attached: the facts that decide.
+//! Volumes that kubelet has unstaged but left attached: gather the facts that decide.
 
 use crate::context::Context;
 use crate::model::mount::orphan::{Orphan, UnstagedVolume};
 use crate::model::record::VolumeRecord;
 
-/// Whether the volume was left attached. Most volumes cost no look at processes or directories.
+/// Whether the volume was left attached. For most volumes this reads neither processes nor directories.
 pub(crate) fn judge_record(
     cx: &Context<'_>,
     record: &VolumeRecord,

@@ -1,4 +1,4 @@
-//! A tear-down is refused, remembered, counted, and its end noted.
+//! Refuse a tear-down; record, count and end refusals.
 
 use crate::context::Context;
 use crate::model::advice::{Advice, Remedy, advise};
@@ -13,16 +13,16 @@ use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The way out that a person has.
+/// The way out for a person.
 const BY_HAND: &str = "it is refused until that ends";
 
-/// This moment, in which a tear-down is refused for the sake of these pods.
+/// A refusal at this moment because of these pods.
 fn occasion(cx: &Context<'_>, pods: Option<BTreeSet<ConsumerId>>) -> Occasion {
     let uptime = cx.host.environment.uptime();
     Occasion { uptime, wall: clock::seconds(), pods, face: cx.face.name() }
 }
 
-/// The tear-down may go on: an earlier refusal of it is over.
+/// The tear-down may go on: ends its earlier refusal.
 pub(crate) fn passed(snapshot: &Snapshot<'_>, tear_down: &TearDown) {
     let cx = snapshot.cx;
     let refused = |id: &&VolumeId| cx.store.records.load(id).guard.refused.remove(tear_down);
@@ -34,8 +34,8 @@ pub(crate) fn passed(snapshot: &Snapshot<'_>, tear_down: &TearDown) {
     }
 }
 
-/// These tear-downs are done, or not asked for any more: the next refusal of one begins a new
-/// series, also one that was given up.
+/// These tear-downs are done or no longer requested: the next refusal starts a new series, even of one that was given
+/// up.
 pub(crate) fn end_refusals(cx: &Context<'_>, id: &VolumeId, tear_downs: &[TearDown]) {
     let refused = cx.store.records.load(id).guard.refused;
     let ended = tear_downs.iter().filter(|one| refused.contains_key(*one));
@@ -52,13 +52,12 @@ pub(crate) fn end_refusals(cx: &Context<'_>, id: &VolumeId, tear_downs: &[TearDo
     }
 }
 
-/// Refuses for a reason that is no pod's.
+/// Refuses for a reason that is not about pods.
 pub(crate) fn refuse(snapshot: &Snapshot<'_>, tear_down: &TearDown, reason: &str) -> Result<()> {
     refuse_for(snapshot, tear_down, None, reason)
 }
 
-/// Refuses, as far as the guard's mode has it, for the sake of these pods. The same refusal again
-/// is only counted.
+/// Refuses because of these pods, as far as the guard's mode enforces it. A repeated refusal is only counted.
 pub(crate) fn refuse_for(
     snapshot: &Snapshot<'_>,
     tear_down: &TearDown,
@@ -78,7 +77,7 @@ pub(crate) fn refuse_for(
     }
     let before = id.and_then(|id| cx.store.records.load(id).guard.refused.get(tear_down).cloned());
     let refusal = Refusal::after(before.as_ref(), reason, &occasion(cx, pods));
-    // The record stays as it is until the tear-down is done: this one may fail still.
+    // Keep the record until the tear-down is done; it may still fail.
     if let Some(limit) = cx.policy.guard.give_up_after
         && refusal.lasts(Duration::from_secs(limit))
     {
@@ -110,8 +109,8 @@ pub(crate) fn refuse_for(
     Err(error)
 }
 
-/// What a person can do who gives up what a refusal protects. A release takes off this machine's
-/// mounts, and no container's: those keep the disk until it is taken away.
+/// What a person can do who overrides a refusal. A release unmounts only this node's mounts; containers keep the disk
+/// busy until it is taken away.
 fn way_out_of(snapshot: &Snapshot<'_>, tear_down: &TearDown) -> Advice {
     let Some(id) = snapshot.id else { return "or until a person unmounts it".into() };
     let (force, release) = (Remedy::DetachByForce.of(id), Remedy::Release.of(id));

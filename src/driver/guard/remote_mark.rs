@@ -1,6 +1,6 @@
-//! The remote guard: a volume that is mounted carries, in the cloud, the mark of the server that
-//! has it. A detach that is called elsewhere (the orchestrator's forced one, after six minutes)
-//! finds it there. The mark never fails a mount.
+//! The remote guard: while a volume is mounted, the cloud holds a mark that names its server. A detach that is called
+//! on another node, such as the orchestrator's forced one after six minutes, finds it there. The mark never fails a
+//! mount.
 
 use crate::context::Context;
 use crate::failpoints;
@@ -15,18 +15,18 @@ use crate::ports::cloud::{CloudVolume, Note, ServerState};
 use crate::snapshot::Snapshot;
 use std::time::Duration;
 
-/// A mount does not wait longer for the cloud to take note of it.
+/// How long a mount waits for the cloud.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whose mark is with the volume.
+/// A mark that this call left.
 pub(crate) enum LeftMark {
-    /// Ours; and how often the volume had gone to another server, if that is known.
+    /// As the only one, with the volume's attach generation if known.
     Ours(Option<u64>),
-    /// Ours, as this server, beside that of another which has the volume too.
+    /// Next to the mark of another server that has the volume too.
     Beside(ServerId),
 }
 
-/// The marks of this server that a volume was seen with: the first one, and one beside another's.
+/// This server's marks as last seen: the main one, and one next to another server's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marks {
     first: bool,
@@ -41,24 +41,23 @@ impl Marks {
         }
     }
 
-    /// Whether one is not there any more that is remembered.
+    /// Whether a recorded mark is missing.
     fn lacks_one_of(self, mark: &MarkRecord) -> bool {
         (mark.is_set && !self.first) || (mark.set_beside.is_some() && !self.beside)
     }
 }
 
-/// Tells the cloud of what is mounted, and remembers it. The caller holds the volume's lock.
+/// Leaves the mark and records it. The caller holds the volume's lock.
 pub(crate) fn mark_mounted(cx: &Context<'_>, id: &VolumeId) {
     if let Some(left) = leave_mark(cx, id, None) {
         remember_mark(cx, id, left);
     }
 }
 
-/// Tells the cloud, in one request, that the volume is mounted here and that it has data. The
-/// second is told whatever the guard is set to. `seen` is the volume as the cloud has shown it: the
-/// caller has proven its disk since, so that no other server can have come to it. The caller holds
-/// the volume's lock. Answers the mark, if this call left one: until the caller has it remembered
-/// later calls leave it anew.
+/// Notes in the cloud, in one request, that the volume is mounted here and has data; the latter whatever the guard's
+/// mode is. `seen` is the volume's last state: the caller has proven its disk since, so no other server can have got
+/// it. The caller holds the volume's lock. Returns a new mark, which later calls leave again until the caller has
+/// recorded it.
 pub(crate) fn leave_mark(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -106,8 +105,8 @@ pub(crate) fn remember_mark(cx: &Context<'_>, id: &VolumeId, left: LeftMark) {
     }
 }
 
-/// Leaves the mark: beside that of another server which has the volume too, so that each reader of
-/// a shared one has its own.
+/// Leaves the mark, next to one of another server that has the volume too, so that each reader of a shared volume has
+/// its own.
 fn ask_for_mark(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -121,9 +120,9 @@ fn ask_for_mark(
         Some(seen) => Some(seen),
         None => cx.cloud.volume(id, deadline)?,
     };
-    // Before it is asked for: a call that is killed, or has no answer, may have left it.
+    // First, because a call that is killed or gets no answer may have left the mark.
     cx.store.records.update(id, |record| record.mark.requested_at = Some(millis_since_boot()))?;
-    // What outlives the boot waits for a disk that may be full: the mount gets its mark all the same.
+    // Whatever outlives the boot needs a disk that may be full; that must not cost the mount its mark.
     if let Err(error) =
         cx.store.records.update(id, |record| record.mark.requested_as = Some(server.clone()))
     {
@@ -141,17 +140,17 @@ fn ask_for_mark(
         return Ok(LeftMark::Beside(server));
     }
     let left = note_mounted(cx, id, Note::MountedOn(Some(&server)), deadline);
-    // It says of a refusal what a person must know, once.
+    // Logs once what a person must know about a refusal.
     noted(cx, id, left.clone()).and(left)?;
     Ok(LeftMark::Ours(state.and_then(|state| state.tenure).map(|tenure| tenure.count)))
 }
 
-/// What was mounted has data: that is noted in the same request, and stays.
+/// The same request notes for good that the volume has data.
 fn note_mounted(cx: &Context<'_>, id: &VolumeId, mark: Note<'_>, deadline: Deadline) -> Result<()> {
     cx.cloud.note(id, &[mark, Note::Life(&Life::HasData)], deadline)
 }
 
-/// Whether the cloud has the mark, after one more try; or no mark can be left there.
+/// Whether the mark is there after one more attempt, or the cloud accepts none.
 pub(crate) fn is_marked_or_cannot_be(cx: &Context<'_>, id: &VolumeId) -> bool {
     if !leaves_marks(cx) {
         return true;
@@ -161,12 +160,12 @@ pub(crate) fn is_marked_or_cannot_be(cx: &Context<'_>, id: &VolumeId) -> bool {
     record.mark.is_known() || record.mark.notes_forbidden.is_some()
 }
 
-/// Whether the cloud has yet to be told of what is mounted here, or to be asked whether it still has the mark.
+/// Whether a mark is missing in the cloud, or has to be verified.
 pub(crate) fn owes_mark(cx: &Context<'_>, record: &VolumeRecord) -> bool {
     leaves_marks(cx) && record.owes_mark(millis_since_boot())
 }
 
-/// Another machine's detach by force took the mark away: then it is left anew.
+/// A forced detach on another node removed the mark: forget it, so that it is left again.
 pub(crate) fn forget_lost_mark(cx: &Context<'_>, id: &VolumeId, seen: Marks) {
     let record = cx.store.records.load(id);
     if !leaves_marks(cx) || !seen.lacks_one_of(&record.mark) {
@@ -182,7 +181,7 @@ pub(crate) fn forget_lost_mark(cx: &Context<'_>, id: &VolumeId, seen: Marks) {
     }
 }
 
-/// After a heal: what took the disk before may have taken the mark, and this machine was not told.
+/// After a heal: the mark may have disappeared together with the disk, unnoticed.
 pub(crate) fn mark_healed(cx: &Context<'_>, id: &VolumeId) {
     if !leaves_marks(cx) || !cx.store.records.load(id).mark.is_known() {
         return;
@@ -199,7 +198,7 @@ pub(crate) fn mark_healed(cx: &Context<'_>, id: &VolumeId) {
     mark_mounted(cx, id);
 }
 
-/// A mark that is remembered counts only as long as the cloud shows it.
+/// Forgets a recorded mark that the cloud no longer shows.
 fn forget_mark_gone_from(cx: &Context<'_>, state: &CloudVolume) {
     let id = &state.id;
     if !cx.store.records.load(id).mark.is_known() {
@@ -220,8 +219,7 @@ fn forget_mark_gone_from(cx: &Context<'_>, state: &CloudVolume) {
     }
 }
 
-/// Before what lost its disk gets it again: whatever ends this call, the cloud is asked for the mark then, by it or
-/// by the timer.
+/// Before a heal: makes this call or the timer verify the mark in the cloud, whatever happens to this call.
 pub(crate) fn doubt_mark(cx: &Context<'_>, id: &VolumeId) {
     let record = cx.store.records.load(id);
     if record.mark.is_known() && record.mark.doubted_at.is_none() {
@@ -235,8 +233,7 @@ fn remember_doubt(cx: &Context<'_>, id: &VolumeId, change: impl FnOnce(&mut Volu
     }
 }
 
-/// Takes the mark back, now or with a later call: not before the disk is free, whatever was
-/// unmounted. The caller holds the volume's lock.
+/// Removes the mark, now or in a later call, once the disk is free. The caller holds the volume's lock.
 pub(crate) fn unmark_mounted(cx: &Context<'_>, id: &VolumeId) {
     let record = cx.store.records.load(id);
     if owes_note(&record)
@@ -255,20 +252,19 @@ pub(crate) fn unmark_mounted(cx: &Context<'_>, id: &VolumeId) {
     }
 }
 
-/// Whether a mark that was asked for a moment ago, and not answered, may come yet: the timer looks for
-/// it once more.
+/// Whether a recent request without an answer may still leave a mark; the timer checks again.
 fn may_still_come(cx: &Context<'_>, record: &VolumeRecord) -> bool {
     let silence = cx.cloud.capabilities().longest_silence;
     let is_young = |at| {
-        // What was asked for before a restart has had its time.
+        // A request from before a reboot has had its time.
         let since = millis_since_boot().checked_sub(at).map(Duration::from_millis);
         since.is_some_and(|since| since < silence)
     };
     record.mark.requested_at.is_some_and(is_young)
 }
 
-/// Removes what the cloud shows as this server's. Another may have the volume, and have left its own
-/// mark, since ours was left: a detach by force takes ours away without a word to this machine.
+/// Removes this server's marks. Another server may have got the volume and left its own mark since, because a forced
+/// detach removes ours without notice.
 fn remove_marks(cx: &Context<'_>, record: &VolumeRecord, deadline: Deadline) -> Result<()> {
     let id = &record.volume;
     let server = match record.mark.requested_as.clone().or_else(|| record.mark.set_beside.clone()) {
@@ -295,8 +291,8 @@ fn remove_marks_of(
     if gone.is_empty() { Ok(()) } else { cx.cloud.note(&state.id, &gone, deadline) }
 }
 
-/// Before an attach: the mark of a server that does not have the volume is left of an earlier life.
-/// Where it is never mounted nothing else would end it, and a detach would be refused for ever.
+/// Before an attach: removes an outdated mark of a server that does not have the volume. If the volume is never
+/// mounted, nothing else would remove it, and a detach would be refused for ever.
 pub(crate) fn end_mark_of_before(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) {
     let is_of_before = state.is_marked_by(server) && state.attachment_to(server).is_none();
     if !leaves_marks(cx) || !is_of_before {
@@ -309,7 +305,7 @@ pub(crate) fn end_mark_of_before(cx: &Context<'_>, state: &CloudVolume, server: 
     }
 }
 
-/// Whether a server that runs says that it has the volume mounted.
+/// Refuses if a running server has marked the volume as mounted.
 pub(crate) fn guard_by_mark(
     cx: &Context<'_>,
     state: &CloudVolume,
@@ -331,7 +327,7 @@ fn leaves_marks(cx: &Context<'_>) -> bool {
     why_no_marks(cx).is_none()
 }
 
-/// Why this machine leaves no marks in the cloud, if it does not.
+/// Why this node leaves no marks in the cloud.
 pub fn why_no_marks(cx: &Context<'_>) -> Option<&'static str> {
     if !cx.policy.guard.is_on() {
         return Some("guard.mode is off");
@@ -342,23 +338,23 @@ pub fn why_no_marks(cx: &Context<'_>) -> Option<&'static str> {
     (!cx.cloud.capabilities().keeps_marks).then_some("this cloud keeps no marks")
 }
 
-/// Notes that the volume has data, where no mark of its mount says so.
+/// Notes that the volume has data, if no mark does.
 pub(crate) fn note_data(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     let told = cx.cloud.note(id, &[Note::Life(&Life::HasData)], cx.deadline);
     let was_told = told.is_ok();
     noted(cx, id, told)?;
-    // Where it costs no request it is repeated, rather than remembered.
+    // Repeat it if it costs no request.
     if was_told && cx.cloud.capabilities().keeps_marks {
         cx.store.records.update(id, |record| record.mark.is_data_reported = true)?;
     }
     Ok(())
 }
 
-/// Remembers for the doctor whether the cloud allows notes. That it does not is no error.
+/// Records for `doctor` whether the cloud accepts notes. A refusal is no error.
 pub(crate) fn noted(cx: &Context<'_>, id: &VolumeId, told: Result<()>) -> Result<()> {
     let forbidden = match told {
         Ok(()) => None,
-        // The volume was just shown to this very user: it is this request that is not allowed.
+        // The volume is visible to these credentials, so this very request is forbidden.
         Err(error) if error.kind == Kind::Config => {
             tracing::warn!(volume = %id, %error, "the cloud allows no notes with the volume: that it has data is known to this machine alone");
             Some(error.cause)
@@ -371,13 +367,13 @@ pub(crate) fn noted(cx: &Context<'_>, id: &VolumeId, told: Result<()>) -> Result
     cx.store.records.update(id, |record| record.mark.notes_forbidden = forbidden)
 }
 
-/// This moment by the clock that is never set: a step of the other one would make a mark young for ever, or
-/// old at once.
+/// Milliseconds on the monotonic clock: after a step of the wall clock a mark would look young for ever, or old at
+/// once.
 pub fn millis_since_boot() -> u64 {
     u64::try_from(since_boot().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whether the cloud has not been told that the volume has data, which a mount that is over may have written.
+/// Whether the cloud still has to learn that the volume has data, perhaps from a mount that has ended.
 fn owes_note(record: &VolumeRecord) -> bool {
     record.disk.was_mounted
         && record.mounts.staged.is_none()

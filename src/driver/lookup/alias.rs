@@ -1,4 +1,4 @@
-//! The orchestrator's name of a volume, as it is recorded beside its id, here and in the cloud.
+//! The orchestrator's name of a volume, recorded next to its id on this node and in the cloud.
 
 use crate::context::Context;
 use crate::model::ids::{VolumeId, VolumeName};
@@ -8,8 +8,8 @@ use crate::ports::cloud::{CloudVolume, Note};
 use crate::ports::store::Locked;
 use std::time::Duration;
 
-/// Remembers which name belongs to the volume, so that a call that is only given the name
-/// finds it. It is a cache: a failure is logged, no more. The caller holds the volume's lock.
+/// Records the volume's name, for calls that receive only the name. It is a cache, so a failure is only logged. The
+/// caller holds the volume's lock.
 pub(crate) fn remember_name(cx: &Context<'_>, volume: &Volume) {
     let Some(name) = &volume.name else { return };
     let remembered = cx.store.records.update(&volume.id, |record| record.name = Some(name.clone()));
@@ -18,8 +18,7 @@ pub(crate) fn remember_name(cx: &Context<'_>, volume: &Volume) {
     }
 }
 
-/// Remembers the volume's name unless another call holds its lock: that call remembers the name too, and
-/// its record must not change meanwhile.
+/// Records the name unless another call holds the lock; that call does the same.
 pub(crate) fn remember_name_if_unlocked(cx: &Context<'_>, volume: &Volume) {
     let now = Deadline::after(Duration::ZERO);
     if let Ok(Locked::Held(_lock)) = cx.store.locks.take(&volume.id, cx.operation, now) {
@@ -27,17 +26,17 @@ pub(crate) fn remember_name_if_unlocked(cx: &Context<'_>, volume: &Volume) {
     }
 }
 
-/// Whether this driver has handled the volume. If so, a name that is not its id is recorded.
+/// Whether this driver has handled the volume, so that a name other than its id is recorded.
 pub(crate) fn is_known(cx: &Context<'_>, volume: &CloudVolume) -> bool {
     volume.recorded_name.is_some()
         || volume.tenure.is_some()
         || volume.life.is_some()
         || volume.is_marked()
-        // In doubt it is a stranger: then a name that may mean it is refused.
+        // If uncertain, treat it as unknown: then an ambiguous name is refused.
         || cx.store.records.has(&volume.id).unwrap_or(false)
 }
 
-/// Records the name under which a volume was found mounted, where possible: its detach receives only the name.
+/// Records the name under which a volume was found mounted, since its detach receives only the name.
 pub(crate) fn record_found_name(cx: &Context<'_>, id: &VolumeId, name: &VolumeName) {
     if name.is(id) {
         return;
@@ -52,8 +51,8 @@ pub(crate) fn record_found_name(cx: &Context<'_>, id: &VolumeId, name: &VolumeNa
     }
 }
 
-/// Records the name under which a volume is mounted, if the cloud has none for it: it was attached without one, and
-/// its detach, on whatever machine, receives this one. A name that an attach recorded stays.
+/// Records the name of a mounted volume in the cloud if it has none: it was attached without one, and its detach, on
+/// whatever node, receives this name. A name that an attach recorded stays.
 pub(crate) fn record_name_of_a_mount(cx: &Context<'_>, state: &CloudVolume, name: &VolumeName) {
     let has_none = state.recorded_name.as_ref().is_none_or(|recorded| recorded.is(&state.id));
     if !has_none || name.is(&state.id) || state.recorded_name.as_ref() == Some(name) {

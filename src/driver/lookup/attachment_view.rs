@@ -1,5 +1,5 @@
-//! What the cloud says of a volume and a server: one view, put together of both of its sides, and how
-//! far each is believed.
+//! The cloud's view of a volume and a server, combined from its compute and block storage services, and how far each is
+//! trusted.
 
 use crate::context::Context;
 use crate::model::cloud::attachment_state::{
@@ -13,37 +13,37 @@ use crate::ports::cloud::{Capabilities, CloudVolume, Reservation, Trouble};
 use crate::ports::store::Change;
 use std::time::{Duration, Instant};
 
-/// A call whose time is up may ask this long for a better message.
+/// How long a call may ask the cloud for a better message after its deadline.
 const LAST_QUESTION: Duration = Duration::from_secs(1);
 
 /// Whose word for a finished attachment is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// The volumes' side's, which lists it.
+    /// The block storage service's, which lists it.
     Listing,
-    /// The volumes' side's; what it does in this phase is the request of this call, which the servers' side took.
+    /// The block storage service's: in this phase it works on this call's request, which the compute service has
+    /// accepted.
     Own(VolumePhase),
-    /// Not one without the other: the servers' side may have lost it.
+    /// Both: the compute service may have lost it.
     Both,
 }
 
-/// How the cloud is asked which server a node is.
+/// How to ask which server a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asking {
-    /// Once for all calls that ask at the same time.
+    /// Once for all concurrent calls.
     Shared,
-    /// By each call for itself.
+    /// For each call.
     Anew,
 }
 
-/// Whether what is done at the node is done at this machine, by either name: the configuration may have its
-/// server under another one.
+/// Whether the node is this one, by either name; the configuration may have its server under another one.
 pub(crate) fn is_here(cx: &Context<'_>, node: &NodeName, server: Option<&ServerId>) -> bool {
     node == cx.this_node || server.is_some_and(|server| cx.cloud.is_this_machine(server))
 }
 
-/// Does something at the node's server. Which server that is was mostly asked a moment ago: then
-/// it is asked anew only where the answer would be wrong if it was another one by now.
+/// Acts on the node's server. A recent answer about the server is reused, and verified only if the result would be
+/// wrong for another server.
 pub(crate) fn at_server_of<T>(
     cx: &Context<'_>,
     node: &NodeName,
@@ -75,8 +75,7 @@ pub(crate) fn at_server_of<T>(
     }
 }
 
-/// What the two sides of the cloud say together. The servers' side is asked only where its word
-/// matters.
+/// The combined state. Asks the compute service only if its word matters.
 pub(crate) fn attachment_state(
     cx: &Context<'_>,
     state: &CloudVolume,
@@ -96,7 +95,7 @@ pub(crate) fn attachment_state(
     Ok(judge(&listing(state, server), mapping))
 }
 
-/// The volume as the cloud has it; a missing one is an error.
+/// The volume; an error if it does not exist.
 pub(crate) fn existing(cx: &Context<'_>, id: &VolumeId) -> Result<CloudVolume> {
     cx.cloud.volume(id, cx.deadline)?.ok_or_else(|| missing(id))
 }
@@ -106,8 +105,8 @@ pub(crate) fn missing(id: &VolumeId) -> Error {
         .hint("is volumeID right, and of this project and region?")
 }
 
-/// Fails unless a volume that was not found is certain not to exist: a cloud answers the same about the volumes of
-/// another project or region. A server that is found shows that these credentials look at the right place.
+/// Fails unless the missing volume certainly does not exist: the cloud gives the same answer about volumes of another
+/// project or region. A server that is visible proves that these credentials see the right place.
 pub(crate) fn prove_missing(
     cx: &Context<'_>,
     volume: &str,
@@ -157,7 +156,7 @@ pub(crate) fn still_moving(cx: &Context<'_>, state: &CloudVolume, refusal: Optio
     }))
 }
 
-/// Who holds a volume that does not become free, for a message.
+/// What holds a volume that does not become free, for a message.
 fn held_by(cx: &Context<'_>, state: &CloudVolume) -> Vec<Reservation> {
     if state.status.phase != VolumePhase::Attaching {
         return Vec::new();
@@ -168,7 +167,7 @@ fn held_by(cx: &Context<'_>, state: &CloudVolume) -> Vec<Reservation> {
     })
 }
 
-/// A volume to which no attach will come true.
+/// The refusal of a volume that can never be attached.
 pub(crate) fn unusable(cx: &Context<'_>, state: &CloudVolume) -> Error {
     let advice = cx.cloud.advice(Trouble::FailedVolume);
     Error::refused(format!("volume {} is in status {} in the cloud", state.id, state.status))
@@ -186,7 +185,7 @@ pub(crate) fn ghost(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) ->
     .hint(advice.unwrap_or_else(|| "an operator of the cloud must remove the mapping".to_owned()))
 }
 
-/// The two sides do not agree, and have not come to agree by themselves.
+/// The services contradict each other, and time did not help.
 pub(crate) fn contradiction(cx: &Context<'_>, state: &CloudVolume, server: &ServerId) -> Error {
     let Capabilities { volumes_side, servers_side, .. } = cx.cloud.capabilities();
     let attachment = state.attachment_to(server).and_then(|one| one.id.as_deref());
@@ -200,15 +199,15 @@ pub(crate) fn contradiction(cx: &Context<'_>, state: &CloudVolume, server: &Serv
     }))
 }
 
-/// What was answered about the volume is about to change.
+/// Drops cached answers about a volume that is about to change.
 pub(crate) fn forget_answers(cx: &Context<'_>, id: &VolumeId) {
     if let Some(answers) = cx.answers() {
         answers.forget(id);
     }
 }
 
-/// What the cloud answers to a question; nothing if the call's own time was too short for an answer. A service that
-/// had no time is not to blame: what came before it is the reason.
+/// The cloud's answer, or `None` if this call's own deadline was too short for one. Then the service is not to blame,
+/// and earlier observations are the reason.
 pub(crate) fn in_time<T>(cx: &Context<'_>, ask: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
     let had_time = cx.deadline.remaining() >= LAST_QUESTION.min(cx.deadline.total() / 4);
     match ask() {
@@ -217,27 +216,27 @@ pub(crate) fn in_time<T>(cx: &Context<'_>, ask: impl FnOnce() -> Result<T>) -> R
     }
 }
 
-/// How long the cloud may show nothing of a request, or contradict itself, before it counts.
-/// A mapping may go moments after the volume is shown free; a ghost stays.
+/// How long the cloud may not show a request, or be inconsistent, before that counts. A mapping may outlive a detach
+/// for a moment; a ghost stays.
 pub(crate) fn settle(cx: &Context<'_>) -> Deadline {
     const LONG_ENOUGH: Duration = Duration::from_secs(10);
     Deadline::after(LONG_ENOUGH.min(cx.deadline.total() / 2))
 }
 
-/// The pauses between looks at a change that this call has just asked the cloud for.
+/// The pauses between polls after this call has requested a change.
 pub(crate) fn looks_at(cx: &Context<'_>, change: Change) -> Looks {
     Looks::at(cx.pace().and_then(|pace| pace.usual(change)), cx.deadline.total())
 }
 
-/// A change was through by the look that began at `looked`. The time of the look itself is not the change's: the
-/// next first look would come later by more than that, and each one after it later still.
+/// Records a change that the poll starting at `looked` showed as done. The poll's own duration does not count, or the
+/// first poll would come later and later.
 pub(crate) fn note_pace(cx: &Context<'_>, change: Change, asked: Instant, looked: Instant) {
     if let Some(pace) = cx.pace() {
         pace.took(change, looked.saturating_duration_since(asked));
     }
 }
 
-/// The pauses between looks at the cloud, for whatever it is busy with.
+/// The pauses between polls, whatever the cloud is doing.
 pub(crate) fn looks(cx: &Context<'_>) -> Looks {
     Looks::at_others(cx.deadline.total())
 }
@@ -249,7 +248,7 @@ pub(crate) fn no_server(node: &NodeName) -> Error {
     ))
 }
 
-/// A change that the cloud refused more than once, or else `undone` after it took it.
+/// A change that the cloud rejected repeatedly, or accepted and rolled back (`undone`).
 pub(crate) fn not_done(
     id: &VolumeId,
     server: &ServerId,
@@ -258,7 +257,7 @@ pub(crate) fn not_done(
 ) -> Error {
     let start = format!("for volume {id} and server {server} the cloud");
     match refusal {
-        // Its words are the reason: the server's actions have nothing of what the interface refused.
+        // The rejection is the reason; the server's action log does not contain it.
         Some(error) => {
             let cause = format!("{start} refuses: {}", error.cause);
             Error { kind: Kind::Unreachable, cause, ..error }
@@ -268,7 +267,7 @@ pub(crate) fn not_done(
     }
 }
 
-/// A look that failed, behind what was learned before: that is what a person needs to know.
+/// A failed poll, reported after what was learned before, which matters more.
 pub(crate) fn after_all(state: &CloudVolume, refusal: Option<&Error>, error: Error) -> Error {
     if !is_silence(&error) {
         return error;
@@ -283,7 +282,7 @@ fn is_silence(error: &Error) -> bool {
     matches!(error.kind, Kind::Unreachable | Kind::Timeout | Kind::Busy)
 }
 
-/// Finished, and by the one word that is certain.
+/// Finished, by the one certain word.
 pub(crate) fn is_settled(state: &CloudVolume, server: &ServerId) -> bool {
     state.status.phase == VolumePhase::Attached && state.attachment_to(server).is_some()
 }

@@ -1,4 +1,4 @@
-//! The numbers under which a volume lives or lived: its disk now, and those of its disks that are gone.
+//! The device numbers of a volume: that of its disk, and those of its lost disks.
 
 use crate::context::Context;
 use crate::model::disk::device::DeviceNumber;
@@ -18,7 +18,7 @@ pub(crate) fn all_gone(cx: &Context<'_>, numbers: &[DeviceNumber]) -> &'static s
     if gone { " (on a disk that is gone)" } else { "" }
 }
 
-/// The numbers of dead disks on which mounts of this very volume stand.
+/// The numbers of lost disks with mounts of this very volume.
 pub(crate) fn dead_numbers_of(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -36,9 +36,8 @@ pub(crate) fn dead_numbers_of(
     Ok(dead.into_iter().map(|(number, _)| number).collect())
 }
 
-/// What became of each number from which this volume may have been mounted, as far as it matters.
-/// A number that was the volume's may be another disk's by now: `are_its` tells. Mounts in other namespaces
-/// that show the volume's label are asked about where the caller has looked for them.
+/// The state of each number from which this volume may have been mounted. A former number may belong to another disk
+/// now; `are_its` decides. Considers labelled mounts in other namespaces only if the caller has searched them.
 pub(crate) fn verdicts(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -65,8 +64,7 @@ pub(crate) fn verdicts(
     Ok(verdicts)
 }
 
-/// Whether any mount of the volume's disks of this boot lives on, here or in any other
-/// namespace; where that cannot be seen it may.
+/// Whether any mount of the volume's disks of this boot is left in any namespace; true if that is uncertain.
 pub(crate) fn is_left_behind(cx: &Context<'_>, id: &VolumeId) -> bool {
     let record = cx.store.records.load(id);
     let numbers: Vec<_> = record.disk.former_numbers(&cx.host.environment.boot_id()).collect();
@@ -78,7 +76,7 @@ pub(crate) fn is_left_behind(cx: &Context<'_>, id: &VolumeId) -> bool {
         return false;
     }
     match cx.host.census.namespaces_with(&numbers) {
-        // A number that was given away again shows other volumes' labels.
+        // A reused number shows other volumes' labels.
         Answer::Told(uses) => {
             let mut mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
             uses.hidden(|pod| record.mounts.knows(pod)).is_some()
@@ -100,7 +98,7 @@ pub(crate) fn are_its(
     found == Attribution::Proven(record.volume.clone())
 }
 
-/// Whose the mounts of a number are. The candidates are the volumes whose disks had it.
+/// Whose the mounts of a number are, among the volumes whose disks had it.
 pub(crate) fn attribution(
     cx: &Context<'_>,
     number: DeviceNumber,
@@ -114,15 +112,15 @@ pub(crate) fn attribution(
     attribute(&own, &elsewhere, candidates, || ext_ids(cx).ok()?.remove(&number))
 }
 
-/// The numbers of mounts in other namespaces that show the volume's label: a record may be lost, and it
-/// remembers so many disks and no more.
+/// The numbers of mounts in other namespaces with the volume's label. The record may be lost, and lists only some
+/// former disks.
 pub(crate) fn labelled_elsewhere(cx: &Context<'_>, id: &VolumeId) -> Result<Vec<DeviceNumber>> {
     let label = Path::new(label::FOLDER).join(id.as_str());
     match cx.host.census.namespaces_of(&[], &label) {
         Answer::Told(uses) => {
             let mounts = uses.namespaces.iter().flat_map(|one| &one.mounts);
             let ours = mounts.filter(|mount| label::owner_of(mount).as_ref() == Some(id));
-            // A btrfs shows a number there that is no disk's; and it is not healed.
+            // btrfs shows an anonymous number there, and is not healed this way.
             Ok(ours.map(|mount| mount.number).filter(|number| number.major != 0).collect())
         }
         Answer::CannotTell(why) => Err(Error::refused(format!(
@@ -155,7 +153,7 @@ fn ext_ids(cx: &Context<'_>) -> Result<BTreeMap<DeviceNumber, u64>> {
     }
 }
 
-/// The mounts that say they are the volume's.
+/// The mounts with the volume's label.
 pub(crate) fn labelled<'t>(
     table: &'t MountTable,
     id: &VolumeId,

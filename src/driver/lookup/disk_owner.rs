@@ -1,4 +1,4 @@
-//! Which volume a disk shows that it is.
+//! Which volume a disk or a mount belongs to.
 
 use crate::context::Context;
 use crate::model::advice::{Remedy, advise};
@@ -9,7 +9,7 @@ use crate::model::mount::label;
 use crate::model::mount::mountinfo::{Mount, MountTable};
 use std::path::Path;
 
-/// The volume that the disk of this number shows by its whole id.
+/// The volume whose whole id the disk of this number shows.
 pub(crate) fn volume_on(cx: &Context<'_>, number: DeviceNumber) -> Result<Option<VolumeId>> {
     let shown = cx.host.devices.shown_by(number)?.unwrap_or_default();
     let ids = shown.iter().filter_map(|one| match one {
@@ -17,8 +17,8 @@ pub(crate) fn volume_on(cx: &Context<'_>, number: DeviceNumber) -> Result<Option
         Shown::BackingFile(path) => VolumeId::parse(path.file_stem()?.to_str()?).ok(),
         Shown::LongBackingFile => None,
     });
-    // A file of that name may be another's, and a serial of just the length to which one is
-    // cut may be: the way back must lead to the same disk, and prove it whole.
+    // The name may be a coincidence, and a serial may be exactly as long as a truncated one. So looking up that volume
+    // must lead back to the same disk, with a whole proof.
     let proven = |id: &VolumeId| {
         cx.cloud.identity(id).proven_by(&shown) == Some(Proof::Whole)
             && (id.as_str().len() != VIRTIO_SERIAL_LENGTH || is_image(&shown))
@@ -26,7 +26,7 @@ pub(crate) fn volume_on(cx: &Context<'_>, number: DeviceNumber) -> Result<Option
     Ok(ids.into_iter().find(proven))
 }
 
-/// The volume of a mount: the one that its disk shows, else the one of its label.
+/// The volume that a mount's disk shows, or otherwise the one in its label.
 pub(crate) fn volume_of(cx: &Context<'_>, mount: &Mount) -> Result<Option<VolumeId>> {
     Ok(volume_on(cx, mount.disk)?.or_else(|| label::owner_of(mount)))
 }
@@ -35,7 +35,7 @@ fn is_image(shown: &[Shown]) -> bool {
     shown.iter().any(|one| matches!(one, Shown::BackingFile(_)))
 }
 
-/// A caller that names the volume by its id means no other one, whatever is mounted at the folder.
+/// Refuses if another volume is mounted at the directory than the one that the caller names by id.
 pub(crate) fn refuse_another_at(
     cx: &Context<'_>,
     id: &VolumeId,

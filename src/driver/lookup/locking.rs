@@ -1,4 +1,4 @@
-//! What earlier calls left behind on a disk that hangs, and locks that are not given back.
+//! Volume locks, and processes that earlier calls left behind on a hung disk.
 
 use crate::context::Context;
 use crate::model::advice::advise;
@@ -7,21 +7,21 @@ use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
 use crate::ports::store::{Lock, Locked, StuckProcess};
 
-/// The volume's lock, for operations that change this machine; an error also if a process of an
-/// earlier call still hangs on its disk.
+/// The volume's lock, for operations that change this node. An error if a process of an earlier call still hangs on its
+/// disk.
 pub(crate) fn lock(cx: &Context<'_>, id: &VolumeId) -> Result<Lock> {
     let lock = lock_alone(cx, id)?;
     nothing_hangs(cx, id)?;
     Ok(lock)
 }
 
-/// The volume's lock for a person who gives the volume up, even if a process hangs on its disk.
+/// The volume's lock for a person, even if a process hangs on its disk.
 pub(crate) fn lock_alone(cx: &Context<'_>, id: &VolumeId) -> Result<Lock> {
     cx.store.locks.take(id, cx.operation, cx.deadline)?.required()
 }
 
-/// The volume's lock, for operations that only speak to the cloud: they go on without it
-/// where it cannot be had (a controller's container with a read-only root).
+/// The volume's lock, for operations that only talk to the cloud. They go on without it where it is unavailable, as in
+/// a controller's container with a read-only root.
 pub(crate) fn lock_if_possible(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Lock>> {
     match cx.store.locks.take(id, cx.operation, cx.deadline)? {
         Locked::Held(lock) => Ok(Some(lock)),
@@ -32,8 +32,8 @@ pub(crate) fn lock_if_possible(cx: &Context<'_>, id: &VolumeId) -> Result<Option
     }
 }
 
-/// The volume's lock for a person who gives the disk up. Goes on without it if its holder hangs: that
-/// process does nothing more until the disk answers.
+/// The volume's lock for a person who gives the disk up. Goes on without it if its holder hangs, since that process
+/// does nothing until the disk answers.
 pub(crate) fn lock_or_go_on(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Lock>> {
     let refused = match lock_if_possible(cx, id) {
         Err(error) if error.kind == Kind::Busy => error,
@@ -48,9 +48,8 @@ pub(crate) fn lock_or_go_on(cx: &Context<'_>, id: &VolumeId) -> Result<Option<Lo
     }
 }
 
-/// An error if a process that an earlier call left behind hangs on the disk that the volume has
-/// now: another one would hang beside it. What hangs on a disk that is gone holds up no call.
-/// The caller holds the volume's lock.
+/// An error if a process of an earlier call hangs on the volume's current disk, where another one would hang too. A
+/// process that hangs on a lost disk blocks nothing. The caller holds the volume's lock.
 pub(crate) fn nothing_hangs(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     let left = cx.store.locks.stuck(id);
     if left.is_empty() {
@@ -64,8 +63,8 @@ pub(crate) fn nothing_hangs(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     }
 }
 
-/// Who has the disk is perhaps no user of it: a process that an earlier call left behind, in the
-/// middle of an unmount. In words, for a refusal; the caller holds the volume's lock.
+/// The user of the disk may be a hung process of an earlier call, in the middle of an unmount; in words, for a refusal.
+/// The caller holds the volume's lock.
 pub(crate) fn what_hangs(cx: &Context<'_>, id: Option<&VolumeId>) -> String {
     let left = id.map(|id| cx.store.locks.stuck(id)).unwrap_or_default();
     left.first().map_or_else(String::new, |one| {
@@ -74,7 +73,7 @@ pub(crate) fn what_hangs(cx: &Context<'_>, id: Option<&VolumeId>) -> String {
 }
 
 fn concerns(one: &StuckProcess, disks: &[Device]) -> bool {
-    // Each call uses the driver's own files, whatever its disk.
+    // Every call uses the driver's own files.
     if one.is_on_own_file {
         return true;
     }
@@ -98,7 +97,7 @@ mod tests {
     #[test]
     fn what_hangs_on_the_disk_that_is_here_concerns_its_volume_and_nothing_else_does() {
         let mut devices = FakeDevices::default().with("vdb", 16, "v-1").with("vdc", 16, "v-1");
-        // The kernel counts disks from the first on: a sequence of the second, where it is told.
+        // The kernel's sequence number of the second disk, where it is known.
         devices.disks[1].0.sequence = None;
         let disks: Vec<_> = devices.disks.into_iter().map(|(disk, _)| disk).collect();
         let left = |disk: Option<&str>, sequence| StuckProcess {
@@ -114,19 +113,19 @@ mod tests {
             (left(Some("253:0"), None), true),
             (left(Some("253:16"), Some(99)), true),
             (left(None, None), true),
-            // A later disk of that number, and another number.
+            // A later disk with that number, and another number.
             (left(Some("253:0"), Some(first + 1)), false),
             (left(Some("253:32"), None), false),
         ] {
             assert_eq!(concerns(&one, &disks), is_concerned, "{one:?}");
         }
-        // The disk is gone: only what hangs on the driver's own file is in the way.
+        // The disk is gone: only a process that hangs on the driver's own file blocks the call.
         assert!(!concerns(&left(None, None), &[]));
         let of_a_file = StuckProcess { is_on_own_file: true, ..left(None, None) };
         assert!(concerns(&of_a_file, &[]));
     }
 
-    /// What is done with locks in this folder, on a machine with a disk of `v-1`.
+    /// Works with locks in this directory, on a node with a disk of `v-1`.
     fn with<T>(folder: &Path, work: impl FnOnce(&Context<'_>, &VolumeId) -> T) -> T {
         let cloud = FakeCloud::default();
         let devices = FakeDevices::default().with("vdb", 16, "v-1");

@@ -1,5 +1,5 @@
-//! Which processes use a disk that is gone. When the last of them lets go, the kernel gives its number to
-//! another disk. A process that uses that one does not use the lost disk: it must not be named, nor signalled.
+//! Which processes use a lost disk. When the last one releases it, the kernel reuses its number; a process that uses
+//! the new disk must be neither named nor signalled.
 
 use crate::model::disk::device::DeviceNumber;
 use crate::model::ids::VolumeId;
@@ -9,8 +9,8 @@ use crate::model::sorting::sort_by_key;
 use crate::ports::host::{Census, Devices};
 use std::collections::BTreeMap;
 
-/// The numbers of lost disks and the volume that had each last. While a file of one volume was open there, no other
-/// volume got its number.
+/// The numbers of lost disks with their latest volume. While a file of one volume was open there, no other volume got
+/// the number.
 pub(crate) fn lost_numbers(
     records: &[VolumeRecord],
     boot: &str,
@@ -32,7 +32,7 @@ pub(crate) fn users_of_lost(
     devices: &dyn Devices,
     numbers: &[DeviceNumber],
 ) -> Answer<DeviceUses> {
-    // A file system with a number of its own has no disk to ask for.
+    // A file system with an anonymous number has no disk to check.
     let is_anothers =
         |number: DeviceNumber| number.major != 0 && matches!(devices.is_gone(number), Ok(false));
     users_while_lost(numbers, is_anothers, |numbers| census.device_users(numbers))
@@ -49,7 +49,7 @@ fn users_while_lost(
     }
     match look(&lost) {
         Answer::Told(mut users) => {
-            // While a file of the lost disk is open nothing else gets its number: so this look counts.
+            // While a file on the lost disk is open its number is not reused, so this check counts.
             users.files.retain(|one| !is_anothers(one.number));
             Answer::Told(users)
         }
@@ -105,7 +105,7 @@ mod tests {
         };
         assert_eq!(used(&numbers), numbers);
         assert_eq!(used(&[here]), [], "another disk has it");
-        // One that shows no number of a disk is there whatever disks there are.
+        // An anonymous number exists regardless of disks.
         let mut of_none = FakeDevices::default().with("none", 1, "");
         of_none.disks[0].0.number = numbers[0];
         let told = users_of_lost(&census, &of_none, &numbers[..1]);

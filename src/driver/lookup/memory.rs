@@ -1,4 +1,4 @@
-//! What this machine remembers of a volume: how it was mounted.
+//! Record how a volume is mounted on this node.
 
 use crate::context::Context;
 use crate::model::disk::contents::Contents;
@@ -12,7 +12,7 @@ use crate::operation::moment;
 use crate::ports::clock::now;
 use std::path::Path;
 
-/// `attachment` is the cloud's mark of the volume's attachment, where it was asked.
+/// `attachment` identifies the volume's attachment, if the cloud was asked.
 pub(crate) fn remember_staged(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -30,29 +30,27 @@ pub(crate) fn remember_staged(
     })
 }
 
-/// Through which face a folder was asked for: the one whose folder it is, also of a mount that was
-/// found; of any other folder the one that calls.
+/// The front end that owns a directory, also of a mount that was found; otherwise the calling one.
 pub(crate) fn face_of(cx: &Context<'_>, folder: &Path) -> FaceName {
     let owner = cx.faces.face_of(folder).map(|(face, ..)| face);
     owner.unwrap_or(cx.face).name()
 }
 
-/// The mount was undone. What cannot be written down is put right by the next call.
+/// The mount was undone. If that cannot be recorded, the next call fixes the record.
 pub(crate) fn forget_staged(cx: &Context<'_>, id: &VolumeId) {
     if let Err(error) = cx.store.records.update(id, |record| record.mounts.is_unstaged()) {
         tracing::warn!(volume = %id, %error, "the end of a mount is not remembered");
     }
 }
 
-/// A mount that is there without its record: of a call that was killed, of the predecessor,
-/// or of before the records were wiped.
+/// Records an existing mount of a killed call, of the predecessor, or from before the records were lost.
 pub(crate) fn remember_found(cx: &Context<'_>, id: &VolumeId, disk: &Device, mount: &Mount) {
     let record = cx.store.records.load(id);
     let now = moment(cx, disk);
     let known = record.mounts.staged.as_ref().filter(|staged| staged.disk.is_of(&now));
     if let Some(known) = known.filter(|_| record.disk.was_mounted) {
         if known.disk != now {
-            // It grew. All else that is known of the mount holds on.
+            // It grew. Everything else about the mount still holds.
             let grown = Staged { disk: now, ..known.clone() };
             remember_or_say(cx, id, grown);
         }
@@ -63,10 +61,10 @@ pub(crate) fn remember_found(cx: &Context<'_>, id: &VolumeId, disk: &Device, mou
         _ => (String::new(), None),
     };
     let mut staged = Staged::new(&mount.target, &now, &mount.fs_type, &uuid);
-    // It was counted when it was made.
+    // It was counted when it was mounted.
     staged.mounts = mounts;
     staged.transport = disk.transport().cloned();
-    // After an error the kernel lets a file system refuse writes whose mount allows them.
+    // After an error the kernel makes the file system read-only, but not the mount.
     staged.untouched = mount.is_read_only() && mount.is_super_read_only();
     remember_or_say(cx, id, staged);
 }
@@ -94,7 +92,7 @@ mod tests {
         MountTable::parse(line.as_bytes()).unwrap().mounts()[0].clone()
     }
 
-    /// What is remembered after a mount was found on a machine that remembered this.
+    /// The record after a mount was found, starting from a given record.
     fn found(
         before: impl FnOnce(&mut VolumeRecord, &DiskMoment),
         size: u64,

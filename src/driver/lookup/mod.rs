@@ -1,4 +1,4 @@
-//! Finds what a call is about: the volume, its disk, what the cloud says of them; and holds the volume.
+//! Find what a call is about: the volume, its disk, the cloud's view of them, and the volume's lock.
 
 pub(crate) mod alias;
 pub(crate) mod attachment_view;

@@ -1,5 +1,5 @@
-//! Which volumes may have mounts on this machine: the one rule by which a heal knows whom to look after. The run
-//! folder is a cache, so the records of the boot alone do not decide.
+//! Which volumes may be mounted on this node, so that a heal looks after them. The run directory is a cache, so the
+//! records of this boot alone do not decide.
 
 use crate::context::Context;
 use crate::lookup::other_kubelets::is_anothers;
@@ -11,8 +11,7 @@ use crate::model::record::VolumeRecord;
 use crate::shield;
 use std::collections::BTreeSet;
 
-/// All of them, by record, by label, or by their map: a first mount that waits in the kernel has left neither
-/// a record nor a label.
+/// All of them, by record, label or map; a first mount that hangs in the kernel has left neither record nor label.
 pub(crate) fn all(cx: &Context<'_>) -> Result<BTreeSet<VolumeId>> {
     let boot = cx.host.environment.boot_id();
     let was_here = |record: &VolumeRecord| record.was_mounted_since(&boot);
@@ -23,7 +22,7 @@ pub(crate) fn all(cx: &Context<'_>) -> Result<BTreeSet<VolumeId>> {
     Ok(ids)
 }
 
-/// Whether this volume is one of them; in doubt it is.
+/// Whether this volume is one of them; true if that is uncertain.
 pub(crate) fn has(cx: &Context<'_>, id: &VolumeId) -> bool {
     cx.store.records.load(id).was_mounted_since(&cx.host.environment.boot_id())
         || by_label(cx).map_or(true, |labels| labels.contains(id))
