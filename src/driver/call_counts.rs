@@ -1,4 +1,4 @@
-//! What is counted while a call works, for the metrics.
+//! Counters of one call, for the metrics.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +12,6 @@ pub struct CallCounts {
 }
 
 impl CallCounts {
-    /// Whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.refusals.borrow().is_empty()
             && self.heals.borrow().is_empty()
@@ -20,12 +19,12 @@ impl CallCounts {
             && self.healths.borrow().is_none()
     }
 
-    /// The operations that were refused.
+    /// The refused operations.
     pub fn refusals(&self) -> Vec<String> {
         self.refusals.borrow().iter().map(|one| (*one).to_owned()).collect()
     }
 
-    /// What became of heals, and how many mounts each replaced.
+    /// The results of heals, with the number of replaced mounts.
     pub fn heals(&self) -> Vec<(String, u64)> {
         self.heals.borrow().clone()
     }
@@ -35,12 +34,12 @@ impl CallCounts {
         self.waits.borrow().iter().map(|one| (*one).to_owned()).collect()
     }
 
-    /// How many volumes are how well; nothing if the call did not look.
+    /// How many volumes have which health; `None` if the call did not check.
     pub fn healths(&self) -> Option<BTreeMap<String, u64>> {
         self.healths.borrow().clone()
     }
 
-    /// Every volume of the machine was looked at.
+    /// Every volume of the node was checked.
     pub(crate) fn saw(&self, healths: BTreeMap<String, u64>) {
         self.healths.replace(Some(healths));
     }
@@ -50,12 +49,12 @@ impl CallCounts {
         self.refusals.borrow_mut().push(operation);
     }
 
-    /// A wait for a disk has ended: the disk is back under its map, or the patience was over.
+    /// A wait for a disk ended: it is back under its map, or the wait timed out.
     pub fn wait_ended(&self, is_back: bool) {
         self.waits.borrow_mut().push(if is_back { "returned" } else { "patience" });
     }
 
-    /// A heal came to its end; `is_whole` is whether it left nothing.
+    /// A heal finished; `is_whole` says whether nothing is left.
     pub(crate) fn healed(&self, replaced: u64, is_whole: bool) {
         let outcome = if is_whole { "healed" } else { "partly" };
         self.heals.borrow_mut().push((outcome.to_owned(), replaced));

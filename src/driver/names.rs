@@ -1,5 +1,5 @@
-//! From the name by which a caller means a volume to its id, and on to the operation on that. A wrong guess
-//! would detach another volume's disk, so whatever is not certain is an error.
+//! Resolve the name that a caller has for a volume, and run its operation by id. A wrong guess would detach another
+//! volume, so anything uncertain is an error.
 
 pub mod known_volumes;
 
@@ -21,10 +21,9 @@ use crate::operation::Outcome;
 use crate::ports::cloud::{CloudVolume, Note};
 use std::path::Path;
 
-/// Detaches the volume of this name from the node's server, without a node from this machine.
+/// Detaches the volume of this name from the node's server, or from this node's if no node is given.
 ///
-/// A volume that is not attached there, or does not exist, is a success; no other attachment is
-/// touched.
+/// Succeeds if the volume is not attached there or does not exist. Never touches another attachment.
 pub fn detach(
     cx: &Context<'_>,
     name: &VolumeName,
@@ -37,7 +36,7 @@ pub fn detach(
             return detach::detach_volume(cx, &id, Some(state), (node, server), force);
         }
         attachment_view::prove_missing(cx, name.as_str(), server)?;
-        // Only the server's volumes were searched for one that the cloud itself calls so.
+        // Only the server's volumes were searched for this display name.
         let called = cx.cloud.called(name, cx.deadline)?;
         for volume in called.iter().filter(|volume| volume.recorded_name.is_none()) {
             open_requests::prove_not_attached(cx, volume, node, server)?;
@@ -46,24 +45,22 @@ pub fn detach(
     })
 }
 
-/// Unmounts the consumer's folder from the volume of this name.
+/// Unmounts a consumer's directory of the volume of this name.
 pub fn unpublish(cx: &Context<'_>, name: &VolumeName, target: &PublishTarget) -> Result<Outcome> {
     let find = |folder: &Path| volume_mounted_at(cx, name, folder);
     unmount::unpublish(cx, Occupant::Named(name, &find), target)
 }
 
-/// Unmounts the stage folder from the volume of this name.
+/// Unmounts the stage directory of the volume of this name.
 pub fn unstage(cx: &Context<'_>, name: &VolumeName, target: &StageTarget) -> Result<Outcome> {
     let find = |folder: &Path| volume_mounted_at(cx, name, folder);
     unmount::unstage(cx, Occupant::Named(name, &find), target)
 }
 
-/// The volume of this name, as far as the cloud can tell; nothing if no volume that is
-/// attached to the server can be meant.
+/// Resolves a name as far as the cloud can tell; `None` if it can mean no volume that is attached to the server.
 ///
-/// In order: what is recorded, with the volume in the cloud or on this machine; the id of a
-/// volume; the one volume attached to that server that the cloud calls so. A UUID that several
-/// volumes may go by is refused with all of them.
+/// In this order: the name recorded in the cloud or on this node, a volume id, the only volume attached to that server
+/// with this display name. A UUID that may mean several volumes is refused with all of them.
 pub fn volume_named(
     cx: &Context<'_>,
     name: &VolumeName,
@@ -72,7 +69,7 @@ pub fn volume_named(
     Ok(found_by_name(cx, name, server)?.map(|volume| volume.id))
 }
 
-/// The volume of this name as the cloud shows it now.
+/// The volume of this name in its current state.
 fn found_by_name(
     cx: &Context<'_>,
     name: &VolumeName,
@@ -82,8 +79,7 @@ fn found_by_name(
     if recorded.is_empty() {
         return unrecorded(cx, name, server);
     }
-    // What is recorded is no longer there, and the other one is no known volume: then there
-    // is nothing to choose from.
+    // If the recorded volume is gone and the other one is unknown, there is no choice to make.
     let is_choice = |own: &CloudVolume, server: &ServerId| {
         own.attachment_to(server).is_some()
             && (is_known(cx, own)
@@ -101,7 +97,7 @@ fn found_by_name(
     the_attached_one(name, recorded, server)
 }
 
-/// The volume of a name that nothing is recorded of.
+/// Resolves a name without a record.
 fn unrecorded(
     cx: &Context<'_>,
     name: &VolumeName,
@@ -113,8 +109,7 @@ fn unrecorded(
     };
     let is_uuid = name.as_volume_id().is_some();
     if let Some(own) = own {
-        // It goes by another name, or nothing tells by which it was attached: only then it
-        // matters who else is there.
+        // Other volumes matter only if this one has another name, or was attached under an unknown one.
         let is_odd = |server: &ServerId| {
             own.recorded_name.is_some()
                 || own.attachment_to(server).is_some() && !is_known(cx, &own)
@@ -132,7 +127,7 @@ fn unrecorded(
     }
     let Some(server) = server else { return Ok(None) };
     let attached = cx.cloud.attached_to(server, cx.deadline)?;
-    // One that attach recorded under another name is certainly not meant.
+    // A volume that was attached under another name is certainly not meant.
     let called = attached.iter().filter(|volume| {
         volume.name.as_deref() == Some(name.as_str()) && volume.recorded_name.is_none()
     });
@@ -144,8 +139,7 @@ fn unrecorded(
         return Ok(None);
     }
     let strangers = strangers(cx, attached);
-    // Which one was meant is known here, if that one is not in the cloud any more. One that is goes
-    // by another name by now.
+    // This node knows which volume was meant, if that one is deleted; an existing one has another name by now.
     let is_gone = |id: VolumeId| Ok(cx.cloud.volume(&id, cx.deadline)?.is_none());
     if strangers.is_empty()
         || cx.store.records.named(name).map(is_gone).transpose()?.unwrap_or(false)
@@ -157,14 +151,14 @@ fn unrecorded(
 }
 
 fn strangers(cx: &Context<'_>, mut volumes: Vec<CloudVolume>) -> Vec<VolumeId> {
-    // What a server starts from is in use before any orchestrator is.
+    // A server's root volume is in use before any orchestrator runs.
     let is_root = |volume: &CloudVolume| volume.attachments.iter().any(|one| one.is_root);
     volumes.retain(|volume| !is_root(volume) && !is_known(cx, volume));
     volumes.into_iter().map(|volume| volume.id).collect()
 }
 
-/// Every volume that goes by this name: by the cloud's records, and by this machine's. An error if the
-/// two disagree about a volume that is attached to the server.
+/// Every volume of this name according to the cloud and this node. An error if the two disagree about a volume that is
+/// attached to the server.
 fn recorded_under(
     cx: &Context<'_>,
     name: &VolumeName,
@@ -181,8 +175,8 @@ fn recorded_under(
     Ok(volumes)
 }
 
-/// Whether this machine's index of names still tells which volume a name means, where the cloud may have
-/// another name for that volume. Who is called so may have been replaced since: then the last name counts.
+/// Whether this node's index still resolves the name, although the cloud may record another name for that volume. The
+/// volume may have been replaced since; then its last name counts.
 fn is_meant_here(
     cx: &Context<'_>,
     name: &VolumeName,
@@ -200,7 +194,7 @@ fn is_meant_here(
     if record.name.as_ref() != Some(name) {
         return Ok(false);
     }
-    // It was attached without a name: the id says no more than that it was.
+    // It was attached without a name, so only its id is recorded.
     if other.is(&volume.id) {
         return Ok(true);
     }
@@ -215,7 +209,7 @@ fn is_meant_here(
     Err(in_doubt(name, [&volume.id].into_iter().chain(&strangers), &how))
 }
 
-/// Whether the volume is mounted on this machine in a folder of that name.
+/// Whether the volume is mounted on this node in a directory of that name.
 fn is_mounted_as(cx: &Context<'_>, name: &VolumeName, record: &VolumeRecord) -> Result<bool> {
     let is_its = |mount: &Mount| {
         label::owner_of(mount).as_ref() == Some(&record.volume)
@@ -227,11 +221,10 @@ fn is_mounted_as(cx: &Context<'_>, name: &VolumeName, record: &VolumeRecord) -> 
     Ok(table.mounts().iter().filter(is_called).any(is_its))
 }
 
-/// A person has said which volume a name means that was in doubt, and that one is detached: the
-/// orchestrator's next detach of the name is told so. With the volume in the cloud, where every
-/// machine reads it; of one that is not there any more on this machine.
+/// Records which volume an ambiguous name means, once a person has decided and it is detached, for the orchestrator's
+/// next detach by that name. Recorded in the cloud, where every node reads it; for a deleted volume on this node.
 pub fn settle_name(cx: &Context<'_>, id: &VolumeId, name: &VolumeName) -> Result<()> {
-    // What is recorded comes first, also before what a person says of a name.
+    // A recorded name takes precedence, even over a person's word.
     let recorded = cx.cloud.recorded_as(name, cx.deadline)?;
     if let Some(other) = recorded.iter().find(|volume| volume.id != *id) {
         return Err(Error::refused(format!(
@@ -251,8 +244,8 @@ pub fn settle_name(cx: &Context<'_>, id: &VolumeId, name: &VolumeName) -> Result
     cx.store.records.note_name(name, id)
 }
 
-/// The volume mounted at a folder, without asking the cloud: by record, else by what the
-/// mounted disk shows, else by the label in the mount table, and only then by its name.
+/// The volume mounted at a directory, without asking the cloud: by record, by the identity of the mounted disk, by the
+/// label in the mount table, and only then by name.
 pub fn volume_mounted_at(
     cx: &Context<'_>,
     name: &VolumeName,
@@ -262,7 +255,7 @@ pub fn volume_mounted_at(
         return Ok(Some(id));
     }
     let table = cx.host.mounts.table()?;
-    // Whichever of those that stand there tells: a stranger's may lie on the volume's.
+    // Check every stacked mount: a foreign one may cover the volume's.
     for mount in table.at(folder) {
         let labelled = label::owner_of(mount).filter(|id| name.is(id));
         let found = labelled.map_or_else(|| volume_of(cx, mount), |id| Ok(Some(id)))?;
@@ -271,7 +264,7 @@ pub fn volume_mounted_at(
         }
     }
     let Some(id) = by_convention(cx, name) else { return Ok(None) };
-    // A disk that shows another volume's serial is not this one's, whatever the folder says.
+    // A disk with another volume's serial is not this volume's, whatever the directory's name.
     let mut all = Vec::new();
     for mount in table.at(folder) {
         all.extend(cx.host.devices.shown_by(mount.disk)?.unwrap_or_default());
@@ -280,20 +273,19 @@ pub fn volume_mounted_at(
     Ok(is_its.then_some(id))
 }
 
-/// The name as an id, if it is a UUID and the volume of that id does not go by another name here.
+/// The name as an id, if it is a UUID and that volume has no other name here.
 fn by_convention(cx: &Context<'_>, name: &VolumeName) -> Option<VolumeId> {
     name.as_volume_id().filter(|id| cx.store.records.load(id).name.is_none())
 }
 
-/// A volume that was taken away by hand keeps the name's record: only those that are at the
-/// server can be meant.
+/// A manually detached volume keeps the recorded name, so only volumes at the server count.
 fn the_attached_one(
     name: &VolumeName,
     mut recorded: Vec<CloudVolume>,
     server: Option<&ServerId>,
 ) -> Result<Option<CloudVolume>> {
     if recorded.len() > 1 {
-        // One that is on its way there is meant as well.
+        // A volume that is being attached there counts too.
         let is_there = |volume: &CloudVolume, server: &ServerId| {
             let requested = volume.requested.as_ref();
             volume.attachment_to(server).is_some()
@@ -304,7 +296,7 @@ fn the_attached_one(
     only_one(name, recorded, "were attached under that name")
 }
 
-/// A name that several volumes may go by.
+/// The refusal of a name that may mean several volumes.
 fn in_doubt<'a>(
     name: &VolumeName,
     ids: impl IntoIterator<Item = &'a VolumeId>,

@@ -1,4 +1,4 @@
-//! A cloud that is made up.
+//! A fake cloud for unit tests.
 
 use crate::model::cloud::attachment_state::{Mapping, VolumePhase, VolumeStatus};
 use crate::model::disk::device::Identity;
@@ -11,31 +11,31 @@ use crate::ports::cloud::{
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 
-/// A cloud with virtio disks: what a volume's disk shows is its cut serial.
+/// A cloud with virtio disks, which show a truncated serial.
 #[derive(Debug, Default)]
 pub(crate) struct FakeCloud {
     pub(crate) volumes: RefCell<Vec<CloudVolume>>,
     pub(crate) is_down: Cell<bool>,
-    /// Whether it keeps marks, and whether it allows notes.
+    /// Whether it keeps marks, and whether it accepts notes.
     pub(crate) keeps_marks: bool,
     pub(crate) is_remote: bool,
     pub(crate) forbids_notes: Cell<bool>,
-    /// Whether it is down just then when it is given one.
+    /// Whether it fails when it gets a note.
     pub(crate) fails_notes: Cell<bool>,
-    /// How many notes it was given.
+    /// How many notes it got.
     pub(crate) notes: Cell<u32>,
-    /// What the servers' side says, until a request changes it; else what the volumes say.
+    /// The compute service's answer, until a request changes it; otherwise derived from the volumes.
     pub(crate) mapping: Cell<Option<Mapping>>,
-    /// The server of each node, if it is not called as the node.
+    /// The server of each node, if it has another name than the node.
     pub(crate) server: RefCell<Option<ServerId>>,
-    /// The file of each volume, if it has no virtio disks.
+    /// Each volume's file, if there are no virtio disks.
     pub(crate) image: Option<PathBuf>,
     /// How many requests changed something.
     pub(crate) requests: Cell<u32>,
 }
 
 impl FakeCloud {
-    /// A volume that is attached to these servers.
+    /// Adds a volume that is attached to these servers.
     pub(crate) fn with(self, id: &str, size: u64, servers: &[&str]) -> Self {
         let attachments: Vec<_> = servers
             .iter()

@@ -1,4 +1,4 @@
-//! Disks that are made up.
+//! Fake disks for unit tests.
 
 use crate::model::disk::device::{
     Connection, Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown,
@@ -14,21 +14,21 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-/// Disks that show what they are given.
+/// Disks with given identities.
 #[derive(Debug, Default)]
 pub(crate) struct FakeDevices {
     pub(crate) disks: Vec<(Device, Shown)>,
-    /// Whether they can be held.
+    /// Whether they can be opened.
     pub(crate) opens: bool,
-    /// At how many looks they are in use still.
+    /// For how many checks they are still in use.
     pub(crate) used: Cell<u32>,
-    /// Why they cannot be looked for, and whether that is for want of `/dev`.
+    /// Why they cannot be searched, and whether that is because `/dev` is missing.
     pub(crate) unread: Option<&'static str>,
     pub(crate) is_out_of_sight: bool,
 }
 
 impl FakeDevices {
-    /// A disk that shows this serial.
+    /// Adds a disk with this serial.
     pub(crate) fn with(mut self, kernel_name: &str, size: u64, serial: &str) -> Self {
         let minor = u32::try_from(self.disks.len()).unwrap() * 16;
         let device = Device {
@@ -46,7 +46,7 @@ impl FakeDevices {
 }
 
 impl FakeDevices {
-    /// The last disk has this transport.
+    /// Sets the transport of the last disk.
     pub(crate) fn on(mut self, transport: &str, admission: Admission) -> Self {
         let transport = Transport::named(transport);
         self.disks.last_mut().unwrap().0.connection = Some(Connection { transport, admission });

@@ -1,4 +1,4 @@
-//! File systems that are made up.
+//! Fake file systems.
 
 use super::nothing;
 use crate::model::disk::contents::{Contents, FsType};
@@ -11,11 +11,11 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::path::Path;
 
-/// What a disk holds, and what is made there.
+/// The disk's contents, and what was made there.
 #[derive(Debug, Default)]
 pub(crate) struct FakeFileSystems {
     pub(crate) holds: RefCell<Option<Contents>>,
-    /// What it holds when something was made there; else nothing can be made.
+    /// The contents after a format; without it nothing can be made.
     pub(crate) then_holds: RefCell<Option<Contents>>,
     pub(crate) made: RefCell<Vec<NewFileSystem>>,
 }

@@ -1,4 +1,4 @@
-//! A context on a machine that is made up.
+//! A context on a fake node.
 
 use super::{FakeCloud, FakeDevices, FakeFileSystems, FakeMounts, FakeNamespaces, NoHost};
 use crate::attachment::detach::{self, Force};
@@ -17,7 +17,7 @@ use crate::shield::{NoShield, Shield};
 use crate::{Context, Host, Policy, Store};
 use std::time::Duration;
 
-/// What a call works with there. Its folder is kept from one call to the next.
+/// The parts of the fake node. Its directory is kept from one call to the next.
 pub(crate) struct MadeUp<'a> {
     pub(crate) cloud: &'a FakeCloud,
     pub(crate) devices: &'a FakeDevices,
@@ -34,7 +34,7 @@ pub(crate) struct MadeUp<'a> {
 }
 
 impl<'a> MadeUp<'a> {
-    /// The node that is called `here`, where nothing is mounted and all can be seen.
+    /// The node `here`, where nothing is mounted and everything is visible.
     pub(crate) fn with(cloud: &'a FakeCloud, devices: &'a FakeDevices) -> Self {
         Self {
             cloud,
@@ -56,7 +56,7 @@ impl<'a> MadeUp<'a> {
         super::records_in(&self.folder)
     }
 
-    /// What a detach of `v-1` from this node answers, and how often that asked the cloud.
+    /// The answer to a detach of `v-1` from this node, and how many requests that made.
     pub(crate) fn detached(&self) -> (Option<String>, u32) {
         let (id, node) = (VolumeId::parse("v-1").unwrap(), NodeName::parse(self.node).unwrap());
         let told = self.drive(|cx| detach::detach(cx, &id, Some(&node), Force::No));

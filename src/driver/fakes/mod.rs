@@ -1,4 +1,4 @@
-//! Ports for unit tests: they behave, they do not record calls.
+//! Fake ports for unit tests: they behave, and do not record calls.
 
 mod cloud;
 mod devices;
@@ -27,13 +27,13 @@ pub(crate) fn records_in(folder: &tempfile::TempDir) -> RecordFiles {
     RecordFiles::below(&folder.path().join("state"), &folder.path().join("run"))
 }
 
-/// The disk as it is now, on the machine that these tests run on.
+/// The disk as it is now, on the machine that runs these tests.
 pub(crate) fn moment(disk: &Device) -> DiskMoment {
     let Device { number, sequence, size, .. } = *disk;
     DiskMoment { number, sequence, size, boot: boot_id() }
 }
 
-/// Where nothing is made up.
+/// What has no fake.
 fn nothing<T>() -> Result<T> {
     Err(Error::new(Kind::Host, "this machine is made up"))
 }

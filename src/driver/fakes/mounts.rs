@@ -1,4 +1,4 @@
-//! A mount table that is made up.
+//! A fake mount table.
 
 use super::nothing;
 use crate::host::files;
@@ -14,23 +14,24 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// What is mounted, reading by reading of the table; the last one holds on. Of the file systems none can be mounted, and a bind shows in the next one.
+/// Successive readings of the table; the last one repeats. No file system can be mounted, and a bind mount must be in
+/// the next reading.
 #[derive(Debug, Default)]
 pub(crate) struct FakeMounts {
     tables: RefCell<VecDeque<MountTable>>,
-    /// How often it was looked what stands at a folder.
+    /// How often a directory was looked at.
     pub(crate) looks: Cell<u32>,
-    /// The mounts that were unmounted.
+    /// The unmounted mounts.
     pub(crate) unmounted: RefCell<Vec<u32>>,
 }
 
 impl FakeMounts {
-    /// These lines of a mount table.
+    /// These lines, at every reading.
     pub(crate) fn of(lines: &[&str]) -> Self {
         Self::in_turn(&[lines])
     }
 
-    /// These lines at the first reading, those at the second, and so on.
+    /// Each reading's lines.
     pub(crate) fn in_turn(readings: &[&[&str]]) -> Self {
         let table = |lines: &&[&str]| MountTable::parse(lines.join("\n").as_bytes()).unwrap();
         Self { tables: RefCell::new(readings.iter().map(table).collect()), ..Self::default() }

@@ -1,4 +1,4 @@
-//! Mount namespaces that are made up, who lives there, and what a heal does to them.
+//! Fake mount namespaces with their processes, and the effect of a heal on them.
 
 use crate::host::files;
 use crate::model::disk::device::DeviceNumber;
@@ -19,34 +19,34 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The machine's own.
+/// The node's own.
 const OWN: u64 = 0;
 
-/// What other namespaces have, and who uses disks; or that it cannot be told. What is switched has no old mounts any more.
+/// What other namespaces have and who uses disks, or that it is not visible. A healed namespace has no stale mounts.
 #[derive(Debug, Default)]
 pub(crate) struct FakeNamespaces {
     pub(crate) is_blind: bool,
     pub(crate) namespaces: RefCell<Vec<NamespaceUse>>,
     pub(crate) untold: Vec<Untold>,
     pub(crate) users: DeviceUses,
-    /// What is found of a pod, look by look; the last one holds on.
+    /// What is found of a pod, at successive looks; the last one repeats.
     pub(crate) pod_users: RefCell<VecDeque<PodUsers>>,
     pub(crate) ext_ids: BTreeMap<DeviceNumber, u64>,
-    /// At how many tries a namespace does not open still.
+    /// How many attempts to open a namespace fail.
     pub(crate) closed: RefCell<BTreeMap<u64, u32>>,
-    /// Mounts that are not replaced.
+    /// Mounts that cannot be replaced.
     pub(crate) stuck: Vec<PathBuf>,
-    /// How many changes each of them needs beside its own, and how many bytes each takes.
+    /// How many further changes each of them needs, and their size in bytes.
     pub(crate) changes: BTreeMap<PathBuf, (usize, usize)>,
-    /// What a killed switch left there cannot be put right.
+    /// Changes of a killed heal cannot be reverted.
     pub(crate) is_broken: bool,
-    /// How often it was looked for namespaces, and what was done in which.
+    /// How often namespaces were searched, and what was done in which.
     pub(crate) looks: Cell<u32>,
     pub(crate) done: RefCell<Vec<String>>,
 }
 
 impl FakeNamespaces {
-    /// One that sees nothing.
+    /// Nothing is visible.
     pub(crate) fn blind() -> Self {
         Self { is_blind: true, ..Self::default() }
     }
@@ -58,7 +58,7 @@ impl FakeNamespaces {
         Answer::Told(told)
     }
 
-    /// The namespaces, with those of their mounts that are asked for.
+    /// The namespaces, with the requested mounts.
     fn with(&self, is_asked: impl Fn(&Mount) -> bool) -> Answer<NamespaceUses> {
         self.looks.set(self.looks.get() + 1);
         let mut namespaces = self.namespaces.borrow().clone();
@@ -145,7 +145,7 @@ fn number_of(one: &NamespaceUse) -> u64 {
     one.id.expect("a namespace with a number").0
 }
 
-/// A file that tells which namespace it is of.
+/// A file that identifies its namespace.
 fn door(number: u64) -> File {
     let file = files::in_memory("namespace").unwrap();
     file.write_all_at(&number.to_le_bytes(), 0).unwrap();

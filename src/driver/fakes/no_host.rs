@@ -1,4 +1,4 @@
-//! A machine where nothing can be done.
+//! A node where nothing can be done.
 
 use crate::model::error::Result;
 use crate::model::face::Faces;
@@ -10,7 +10,7 @@ use crate::ports::host::{Kubelets, Processes};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// For questions that need nothing of it.
+/// For questions that do not need it.
 #[derive(Debug)]
 pub(crate) struct NoHost;
 

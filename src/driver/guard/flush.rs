@@ -1,5 +1,4 @@
-//! Write data to the disk before the last mount goes, while an error can still be reported; afterwards nobody learns of
-//! it.
+//! Write data to the disk before the last mount goes, while an error can still be reported.
 //!
 //! Every final unmount starts with this, and so does unmounting copies of the mount: a copy that is a peer of this
 //! node's own mount takes it along.

@@ -1,10 +1,9 @@
-//! Mounts that this driver has no record of: the predecessor's, which mounted the disk by its letter
-//! at both of the orchestrator's folders, or our own from before the records were wiped.
+//! Adopt mounts without a record: those of the predecessor, which mounted the disk by its device name at both of the
+//! orchestrator's directories, or our own from before the records were lost.
 //!
-//! While their disk lives, it proves whose they are. They are taken into the records then, so that
-//! all that follows (guard, heal, unmount) goes as for a mount of ours. Once the disk is gone only
-//! the file system's own id tells whose a nameless mount was; and whether another machine had the
-//! disk meanwhile cannot be told. So then it takes a person's word.
+//! While its disk is attached, the disk proves whose the mount is, and it is recorded like one of ours. Once the disk
+//! is gone, only the file system's own id identifies it, and nothing shows whether another node used the disk
+//! meanwhile; so that takes a person's word.
 
 use crate::context::Context;
 use crate::guard::remote_mark;
@@ -29,13 +28,13 @@ use std::path::PathBuf;
 /// A mount that was found without a record.
 #[derive(Debug)]
 pub struct FoundMount {
-    /// The orchestrator's folder.
+    /// The orchestrator's directory.
     pub folder: PathBuf,
-    /// The volume that it was adopted for, or why it was not.
+    /// The volume it was adopted for, or why it was not.
     pub outcome: Result<VolumeId>,
 }
 
-/// Takes every mount at a global folder into the records whose disk proves its volume.
+/// Records every mount at a stage directory whose disk proves its volume.
 pub fn adopt_found(cx: &Context<'_>) -> Result<Vec<FoundMount>> {
     let table = cx.host.mounts.table()?;
     let strays = strays(cx, &table)?;
@@ -44,7 +43,7 @@ pub fn adopt_found(cx: &Context<'_>) -> Result<Vec<FoundMount>> {
         let seen = look.and_then(|look| look.top().map(|top| top.map(|top| top.id)));
         let outcome = match seen {
             Ok(Some(id)) if id == mount.id => adopt(cx, &name, mount, &table),
-            // Its twin is seen there, or it is gone by now.
+            // A twin of it is visible there, or it is gone.
             Ok(_) => return None,
             Err(error) => Err(error),
         };
@@ -53,8 +52,8 @@ pub fn adopt_found(cx: &Context<'_>) -> Result<Vec<FoundMount>> {
     Ok(found.collect())
 }
 
-/// Takes mounts of this volume into the records on the way of a heal, if their disk lives and proves it. The caller
-/// holds the volume's lock. What is in the way is logged: it fails no call.
+/// Before a heal, records mounts of this volume whose disk is attached and proves it. The caller holds the volume's
+/// lock. Obstacles are logged and fail no call.
 pub(crate) fn adopt_on_the_way(cx: &Context<'_>, id: &VolumeId) {
     if let Err(error) = adopt_locked(cx, id) {
         tracing::warn!(volume = %id, %error, "not adopted");
@@ -79,7 +78,7 @@ fn adopt_locked(cx: &Context<'_>, id: &VolumeId) -> Result<()> {
     Ok(())
 }
 
-/// The mounts at global folders that no record tells of.
+/// Mounts at stage directories without a record.
 fn strays<'t>(cx: &Context<'_>, table: &'t MountTable) -> Result<Vec<(VolumeName, &'t Mount)>> {
     let boot = cx.host.environment.boot_id();
     let places =
@@ -88,7 +87,7 @@ fn strays<'t>(cx: &Context<'_>, table: &'t MountTable) -> Result<Vec<(VolumeName
             (FolderKind::Stage, name) => Some((name, mount)),
             (FolderKind::Consumer(_) | FolderKind::Part(_), _) => None,
         });
-    // Of those that are stacked the one that none of the others stands on.
+    // Of stacked mounts, the lowest.
     let is_below = |mount: &Mount| table.at(&mount.target).any(|m| m.parent == mount.id);
     let mut strays: Vec<_> = places.filter(|(_, mount)| !is_below(mount)).collect();
     if strays.is_empty() {
@@ -121,7 +120,7 @@ fn adopt(
     Ok(id)
 }
 
-/// Writes down that the mount is the volume's, whose lock is held.
+/// Records the mount for the volume, whose lock is held.
 fn record(
     cx: &Context<'_>,
     name: &VolumeName,
@@ -130,8 +129,8 @@ fn record(
     (id, disk): (&VolumeId, &Device),
 ) -> Result<()> {
     find_disk::prove(cx, id, disk)?;
-    // Before the mount: one that is recorded is not found again, and a call may be killed. The cloud may take long,
-    // and is told last.
+    // Adopt the pods first: a recorded mount is not found again, and the call may be killed. Tell the cloud last, since
+    // it may be slow.
     let pods = consumers_on(table, mount.number, name, cx.faces);
     cx.store.records.update(id, |record| {
         if !name.is(id) {
@@ -149,18 +148,18 @@ fn record(
     Ok(())
 }
 
-/// The volume whose disk is mounted there. The disk must be found by the volume's identity: a
-/// folder's name says what was wanted, and the predecessor may have mounted another letter.
+/// The volume whose disk is mounted there, found by the volume's identity: the directory's name only says which volume
+/// was wanted, and the predecessor may have mounted another disk.
 fn volume_behind(cx: &Context<'_>, name: &VolumeName, mount: &Mount) -> Result<(VolumeId, Device)> {
     let wanted = cx.store.records.named(name);
     let mut ids: BTreeSet<VolumeId> = wanted.iter().cloned().collect();
     ids.extend(name.as_volume_id());
-    // Both are candidates: a disk that proves two volumes is refused.
+    // Consider both: a disk that proves two volumes is refused.
     ids.extend(label::owner_of(mount));
     ids.extend(disk_owner::volume_on(cx, mount.disk)?);
     let mut proven = with_disk(cx, ids, mount.disk)?;
     if proven.is_empty() {
-        // A serial that was cut names its volume only among those that are attached here.
+        // A truncated serial identifies a volume only among those attached here.
         let server = attachment_view::existing_server(cx, cx.this_node)?;
         let attached = cx.cloud.attached_to(&server, cx.deadline)?;
         let ids = attached.into_iter().map(|volume| volume.id).collect();
@@ -193,7 +192,7 @@ fn volume_behind(cx: &Context<'_>, name: &VolumeName, mount: &Mount) -> Result<(
     }
 }
 
-/// Those of the volumes whose disk has this number.
+/// The volumes whose disk has this number.
 fn with_disk(
     cx: &Context<'_>,
     ids: BTreeSet<VolumeId>,
@@ -208,9 +207,9 @@ fn with_disk(
     Ok(found)
 }
 
-/// Takes dead mounts for the volume's whose file system has the id of the one on its disk: a
-/// person says so, who knows that no other machine mounted it meanwhile. Answers their numbers.
-/// Where only the plan is asked for nothing is remembered.
+/// Adopts stale mounts whose file system has the id of the one on the volume's disk, on the word of a person who knows
+/// that no other node mounted it meanwhile. Returns their device numbers. Records nothing if only the plan is
+/// requested.
 pub fn adopt_dead(cx: &Context<'_>, id: &VolumeId, mode: HealMode) -> Result<Vec<DeviceNumber>> {
     let _lock = locking::lock(cx, id)?;
     let disk = find_disk::disk(cx, id)?;
@@ -252,7 +251,7 @@ pub fn adopt_dead(cx: &Context<'_>, id: &VolumeId, mode: HealMode) -> Result<Vec
     Ok(dead)
 }
 
-/// Where nothing was staged yet by the records, the heal needs to know what was mounted.
+/// The heal needs to know how the volume was mounted, if the record does not say.
 fn remember_dead(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -285,7 +284,7 @@ fn remember_dead(
     })
 }
 
-/// Whether this mount at an orchestrator's folder is the one that a record tells of.
+/// Whether the record already describes this mount.
 fn tells_of(record: &VolumeRecord, mount: &Mount, boot: &str) -> bool {
     record.mounts.staged.as_ref().is_some_and(|staged| {
         let disk = &staged.disk;
@@ -293,7 +292,7 @@ fn tells_of(record: &VolumeRecord, mount: &Mount, boot: &str) -> bool {
     })
 }
 
-/// The folders of consumers that show a file system under this name.
+/// The consumers' directories with a file system under this name.
 fn consumers_on(
     table: &MountTable,
     number: DeviceNumber,
@@ -307,7 +306,7 @@ fn consumers_on(
     folders.collect()
 }
 
-/// Another volume that is mounted here with a file system of the same id.
+/// Another mounted volume whose file system has the same id.
 fn twin_of(id: &VolumeId, uuid: &str, records: Vec<VolumeRecord>) -> Option<VolumeRecord> {
     let is_same = |record: &VolumeRecord| {
         record.mounts.staged.as_ref().is_some_and(|staged| staged.uuid == uuid)
@@ -315,14 +314,14 @@ fn twin_of(id: &VolumeId, uuid: &str, records: Vec<VolumeRecord>) -> Option<Volu
     records.into_iter().find(|record| record.volume != *id && is_same(record))
 }
 
-/// The mount of a dead disk at one of the orchestrator's global folders.
+/// The stale mount at one of the orchestrator's stage directories.
 fn dead_stage<'t>(table: &'t MountTable, dead: &[DeviceNumber], faces: Faces) -> Option<&'t Mount> {
     let is_stage =
         |mount: &Mount| matches!(faces.place_of(&mount.target), Some((FolderKind::Stage, _)));
     table.mounts().iter().find(|mount| dead.contains(&mount.number) && is_stage(mount))
 }
 
-/// Former disks of a volume. What was staged of the last one is noted only where the record tells of none of this boot.
+/// Adds former disks to the record. Records the last one's staging only if there is none of this boot.
 fn note_dead(
     record: &mut VolumeRecord,
     dead: Vec<DiskMoment>,

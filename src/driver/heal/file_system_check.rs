@@ -1,9 +1,9 @@
-//! Whether the file system on the disk that came back may take the dead one's place: a running
-//! program's caches must never meet another one.
+//! Whether the file system on a returned disk may replace the lost one: a running program's caches must never meet
+//! another file system.
 //!
-//! One that is mounted on this machine from this very disk is what a heal before has put there, or a
-//! staging: a further mount joins it. Of its counts and marks the disk tells nothing then, and
-//! no check may run on it: only that it is the same file system is asked.
+//! If this node already mounts it from this very disk, an earlier heal or staging did that, and a further mount joins
+//! it. Its counters and marks on disk prove nothing then, and it must not be checked; it only has to be the same file
+//! system.
 
 use crate::context::Context;
 use crate::failpoints;
@@ -22,7 +22,7 @@ fn refused(disk: &Device, why: impl std::fmt::Display) -> Error {
         .hint("nothing was touched; restart the pods that use the volume")
 }
 
-/// The file system on the disk, checked if it must be.
+/// The file system on the disk, after a check if it needs one.
 pub(crate) fn fit_file_system(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -51,8 +51,8 @@ pub(crate) fn fit_file_system(
         ));
     }
     refuse_if_it_was_elsewhere(cx, id, found.mounts.is_some())?;
-    // The mount table of this namespace, and else the kernel's answer, cost nothing. Only a disk
-    // that is in use by something else is looked for everywhere.
+    // First this namespace's mount table and the kernel's answer, which cost nothing. Search all namespaces only if
+    // something else uses the disk.
     let is_in_use = !find_disk::is_free(cx, disk)?;
     if is_in_use && is_mounted_by_us(cx, id, disk)? {
         return Ok(found);
@@ -62,11 +62,11 @@ pub(crate) fn fit_file_system(
         return Ok(found);
     }
     if is_in_use {
-        // A mount that cannot be seen, or a process that reads the disk: it is not checked.
+        // An invisible mount, or a process that reads the disk: do not check it.
         tracing::warn!(volume = %id, disk = %disk.kernel_name, "the file system asks for a check, but its disk is in use");
         return Ok(found);
     }
-    // The check begins its counts anew.
+    // The check resets the counters.
     cx.store
         .records
         .update(id, |record| record.heal.is_healing(found.mounts, found.mounts.map(|_| 0)))?;
@@ -79,8 +79,8 @@ pub(crate) fn fit_file_system(
     }
 }
 
-/// Whether the volume is mounted from this disk now, in whatever namespace. While a mount
-/// stands the kernel gives the number of its disk to no other one, so that number and label tell.
+/// Whether the volume is mounted from this disk in any namespace. The kernel does not reuse the number of a mounted
+/// disk, so number and label identify it.
 fn is_mounted_by_us(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<bool> {
     let is_ours = |mount: &Mount| label::owner_of(mount).as_ref() == Some(id);
     if cx.host.mounts.table()?.of(disk.number).any(is_ours) {
@@ -95,9 +95,8 @@ fn is_mounted_by_us(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Result<bo
     })
 }
 
-/// The mark that this machine left in the cloud stands until its own unmount. If it is another
-/// one's now, another machine has mounted the volume meanwhile. A file system that counts its
-/// mounts tells that by itself; of the others it counts who had the volume.
+/// Refuses if another node has mounted the volume meanwhile: then the mark in the cloud is not this node's any more. A
+/// file system that counts its mounts shows that itself; for others the attach generation counts.
 fn refuse_if_it_was_elsewhere(cx: &Context<'_>, id: &VolumeId, counts_mounts: bool) -> Result<()> {
     let record = cx.store.records.load(id);
     let knows = record.mark.is_set || record.mark.attach_generation.is_some();
@@ -116,9 +115,8 @@ fn refuse_if_it_was_elsewhere(cx: &Context<'_>, id: &VolumeId, counts_mounts: bo
     }
 }
 
-/// What an ext file system counts after a mount that expected this count. A disk that was in use before the mount
-/// was mounted already, and then the file system does not count this mount; or a process had it open exclusively
-/// and closed it in time. Only the superblock shows which.
+/// The mount count of an ext file system after a mount that should have produced this count. If the disk was mounted
+/// already, the mount was not counted; if a process only had it open for a moment, it was. The superblock tells.
 pub(crate) fn mounts_counted(
     cx: &Context<'_>,
     expected: Option<u16>,
@@ -134,14 +132,14 @@ pub(crate) fn mounts_counted(
     }
 }
 
-/// What an ext file system counts once it is mounted from a free disk: one more, if the mount may write.
+/// The mount count of an ext file system after a mount from a free disk: one more if the mount may write.
 pub(crate) fn next_count(found: &FileSystem, disk: &Device, untouched: bool) -> Option<u16> {
     let counts = !untouched && !disk.read_only;
     found.mounts.map(|before| before.saturating_add(u16::from(counts)))
 }
 
-/// How another machine had the volume since it was mounted here, by what the cloud has noted: whose mark stands, and how
-/// often the volume went to another server, then and now.
+/// How another node had the volume since it was mounted here, according to the cloud: whose mark it has, and its attach
+/// generation then and now.
 fn was_elsewhere(
     own: &ServerId,
     marked: Option<ServerId>,
@@ -150,7 +148,7 @@ fn was_elsewhere(
 ) -> Option<String> {
     match (marked, tenures) {
         (Some(now), _) if now != *own => Some(format!("mounted on server {now}")),
-        // Another machine or process may have mounted it, and unmounted it again.
+        // Another node or process may have mounted and unmounted it.
         (_, (Some(then), Some(now))) if !counts_mounts && now != then => {
             Some("attached to another server".to_owned())
         }
@@ -158,7 +156,7 @@ fn was_elsewhere(
     }
 }
 
-/// What a file system that is not mounted anywhere on this machine tells of others who had it.
+/// Refuses a file system, not mounted on this node, that shows that others have used it.
 fn refuse_another_state(record: &VolumeRecord, disk: &Device, found: &FileSystem) -> Result<()> {
     let Some(staged) = record.mounts.mounted_as() else { return Ok(()) };
     if let (Some(then), Some(now)) = (staged.mounts, found.mounts)
@@ -281,7 +279,7 @@ mod tests {
         assert_eq!(refusal(&record, &disk(1, true), Some(9)), None);
     }
 
-    /// What the check says of the volume's disk, that this machine remembers so.
+    /// The result of a check of the volume's disk, with this record.
     fn checked(
         cloud: &FakeCloud,
         devices: FakeDevices,

@@ -1,4 +1,4 @@
-//! After a heal: who still holds the dead disk is told to let it go, if the configuration says how.
+//! After a heal: make processes release the lost disk, as configured.
 
 use crate::context::Context;
 use crate::heal::diagnosis::StaleMounts;
@@ -16,14 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-/// A hook is the operator's program, and the call waits for it.
+/// How long the call waits for the operator's hook.
 const HOOK_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a process may take to end after SIGTERM, and after SIGKILL.
 const ENDS: Duration = Duration::from_secs(10);
 const DIES: Duration = Duration::from_secs(5);
 
-/// Never fails the heal, which is done: what goes wrong here is logged.
+/// Runs the configured action. The heal is complete, so failures are only logged.
 pub(crate) fn care_after(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -46,8 +46,8 @@ pub(crate) fn care_after(
     }
 }
 
-/// The processes of the volume's pods that have files of these disks open. A pod that is in no
-/// record of the volume is left alone: another driver's volume may have had the number since.
+/// Processes of the volume's pods with open files on these disks. Leaves other pods alone: another driver's volume may
+/// have got the number.
 pub(crate) fn holders_of(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -67,8 +67,8 @@ pub(crate) fn holders_of(
     }
 }
 
-/// Ends these processes: where it was a container's own one, kubelet starts the container again in place. The
-/// first process of a container ignores SIGTERM unless it handles it, so SIGKILL follows.
+/// Ends these processes, so that kubelet restarts their containers. A container's first process ignores SIGTERM unless
+/// it handles it, so SIGKILL follows.
 pub(crate) fn end_holders(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -96,8 +96,8 @@ pub(crate) fn end_holders(
     Err(Error::new(Kind::Busy, message).hint(what_ends_it()))
 }
 
-/// A process id can be another process's by now. So the processes are pinned first, then asked
-/// for once more: who holds the dead disk then, and is pinned, is the one that is signalled.
+/// A process id may have been reused. So pin the processes, search again, and signal those that are pinned and still
+/// hold the lost disk.
 fn send_signal(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -142,7 +142,7 @@ fn call_hook(
     Ok(())
 }
 
-/// The processes of pods that hold a file. No other process is signalled.
+/// Processes of pods that have a file open. No other process is signalled.
 fn pod_processes(users: &Answer<DeviceUses>) -> BTreeSet<u32> {
     let Answer::Told(users) = users else { return BTreeSet::new() };
     let of_pods = users.files.iter().filter(|one| one.process.owner.pod.is_some());

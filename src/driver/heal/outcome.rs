@@ -1,4 +1,4 @@
-//! What became of a heal, for its caller, the log and people.
+//! The outcome of a heal, for its caller, the log and people.
 
 use crate::heal::diagnosis::StaleMounts;
 use crate::model::disk::device::DeviceNumber;
@@ -14,7 +14,7 @@ use crate::ports::clock::now;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Who lives there may have as many mounts as he likes: no more are named.
+/// How many mounts to name; tenants can have any number.
 pub(crate) const NAMED: usize = 4;
 
 pub(crate) fn place_of(one: &NamespaceUse) -> String {
@@ -27,7 +27,7 @@ pub(crate) fn place_of(one: &NamespaceUse) -> String {
     format!("{who} at {}", places.join(", "))
 }
 
-/// Of more mounts in one place only the number is logged.
+/// How many mounts per place to log.
 const LOGGED: usize = 20;
 
 pub(crate) fn plan_of(stale: &StaleMounts) -> Vec<String> {
@@ -35,7 +35,7 @@ pub(crate) fn plan_of(stale: &StaleMounts) -> Vec<String> {
     own.chain(stale.elsewhere.iter().map(place_of)).collect()
 }
 
-/// The pods that have stale mounts, as people know them.
+/// The pods with stale mounts, by their names for people.
 pub(super) fn pods_on(record: &VolumeRecord, stale: &StaleMounts) -> Vec<String> {
     let processes = stale.elsewhere.iter().flat_map(|one| &one.processes);
     let inside = processes.filter_map(|process| process.owner.pod.clone());
@@ -49,36 +49,35 @@ pub(super) fn pods_on(record: &VolumeRecord, stale: &StaleMounts) -> Vec<String>
     pods.iter().map(label).collect()
 }
 
-/// What became of a volume's mounts.
+/// The result for a volume's mounts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Healed {
-    /// Where mounts were replaced: the namespace in words, and what became of each mount.
+    /// Where mounts were replaced: the namespace in words, and each mount's result.
     pub places: Vec<(String, Vec<Switched>)>,
-    /// The pods whose mounts these are, as people know them.
+    /// The pods of these mounts, by their names for people.
     pub pods: Vec<String>,
-    /// What stays on the dead disk, in words.
+    /// What stays on the lost disk, in words.
     pub left: Vec<String>,
     pub progress: HealProgress,
-    /// Between which moments writes may be lost, if anything was replaced.
+    /// The time window of possible data loss, if anything was replaced.
     pub lost: Option<String>,
 }
 
-/// How far a heal came.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HealProgress {
-    /// It did what can be done now.
+    /// It did all it could.
     #[default]
     Finished,
-    /// The disk was put back under the volume's map, and paused I/O goes on.
+    /// The disk is under the volume's map again, and paused I/O goes on.
     Resumed,
-    /// The volume's disk is not here yet.
+    /// The volume's disk is missing.
     Waiting,
-    /// It is not here yet, and the last heal, a minute before, reported that.
+    /// The disk is still missing, as the last heal reported a minute ago.
     StillWaiting,
 }
 
 impl Healed {
-    /// A heal that waits for the disk; what stays on the old one.
+    /// A heal that waits for the disk, with what stays on the old one.
     pub(super) fn waiting(left: Vec<String>) -> Self {
         Self { left, progress: HealProgress::Waiting, ..Self::default() }
     }
@@ -87,25 +86,25 @@ impl Healed {
         matches!(self.progress, HealProgress::Waiting | HealProgress::StillWaiting)
     }
 
-    /// How many mounts stand on the new disk now.
+    /// How many mounts are from the new disk now.
     pub fn switched(&self) -> usize {
         let all = self.places.iter().flat_map(|(_, done)| done);
         all.filter(|one| one.outcome.is_replaced()).count()
     }
 
-    /// Whether any mount stands on the new disk now that did not before.
+    /// Whether this heal moved any mount to the new disk.
     pub fn has_switched(&self) -> bool {
         self.switched() > 0
     }
 
-    /// How much stays on the dead disk: mounts that could not be replaced, and what else is told.
+    /// How much stays on the lost disk: mounts that could not be replaced, and other reasons.
     pub fn still_there(&self) -> usize {
         let all = self.places.iter().flat_map(|(_, done)| done);
         let skipped = all.filter(|one| matches!(one.outcome, ReplacementOutcome::Skipped(_)));
         self.left.len() + skipped.count()
     }
 
-    /// How many mounts were replaced now.
+    /// How many mounts were replaced.
     pub(crate) fn replaced(&self) -> u64 {
         u64::try_from(self.switched()).unwrap_or(u64::MAX)
     }
@@ -114,14 +113,13 @@ impl Healed {
         self.places.is_empty() && self.left.is_empty()
     }
 
-    /// Whether it is one of the heals that metrics count. To wait for a disk is a state, not something that happens
-    /// each minute; and a plan is no heal.
+    /// Whether metrics count it. Waiting for a disk is a state rather than an event per minute, and a plan is no heal.
     pub(super) fn is_counted(&self, mode: HealMode) -> bool {
         mode == HealMode::Auto && !self.is_nothing() && !self.is_waiting()
     }
 }
 
-/// A heal that is refused while what is asked of the volume waits has not failed: it waits too.
+/// A heal that is refused while I/O waits in the map is waiting, too.
 pub(super) fn waiting_is_no_failure(
     error: Error,
     waits: impl FnOnce() -> bool,
@@ -133,7 +131,7 @@ pub(super) fn waiting_is_no_failure(
     Ok(Healed::waiting(vec![why(error).to_string()]))
 }
 
-/// Why a volume is as it was, for a caller that then fails for that.
+/// Why nothing changed, for the error that the caller may run into because of it.
 pub(super) fn why_as_before(done: &Result<Healed>) -> Option<String> {
     match done {
         Ok(healed) if healed.left.is_empty() => None,
@@ -147,8 +145,8 @@ pub(crate) fn listed(numbers: &[DeviceNumber]) -> String {
     texts.join(", ")
 }
 
-/// A disk that goes takes with it what was not written yet, and older kernels let writes to it
-/// succeed for a while. The moment when it went is unknown, unless a process watched.
+/// Unwritten data is lost with the disk, and older kernels accept writes for a while. When the disk went is unknown,
+/// unless a process watched.
 pub(crate) fn lost_since(seen: Option<Millis>) -> String {
     let from = seen.map_or_else(|| "an unknown moment".to_owned(), in_full);
     let until = in_full(now());
@@ -157,7 +155,7 @@ pub(crate) fn lost_since(seen: Option<Millis>) -> String {
     )
 }
 
-/// What became of each mount, for the log.
+/// Logs each mount's result.
 pub(crate) fn tell(id: &VolumeId, place: &str, done: &[Switched]) {
     if done.len() > LOGGED {
         tracing::info!(volume = %id, place, count = done.len(), "heal: the first of them are named");
@@ -168,8 +166,7 @@ pub(crate) fn tell(id: &VolumeId, place: &str, done: &[Switched]) {
     }
 }
 
-/// Open files, maps, working and root folders stay where they are for ever: only the end of their
-/// process lets go of the dead disk.
+/// Open files, memory maps, working and root directories stay on the lost disk until their process ends.
 pub(crate) fn still_held(users: &Answer<DeviceUses>) -> Vec<String> {
     match users {
         Answer::Told(users) => users

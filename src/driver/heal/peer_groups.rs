@@ -1,4 +1,4 @@
-//! With whom mounts shared and whom they followed: their new ones go where those are now.
+//! Peer groups and masters of stale mounts: the new mounts join them.
 use crate::context::Context;
 use crate::heal::recovery;
 use crate::model::disk::device::{Device, DeviceNumber};
@@ -14,18 +14,17 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// What is known of it at the beginning of a round.
+/// The state at the beginning of a round.
 pub(crate) struct PeerGroupState {
     own: Option<NamespaceId>,
     was: Vec<Switching>,
     group: Option<u32>,
-    /// A mount of the machine's own that has come to the group's place.
+    /// One of this node's mounts that has already joined the group.
     peer: Option<File>,
 }
 
 impl PeerGroupState {
-    /// Old mounts with the propagation that they had before an interrupted heal: what they shared
-    /// with or followed may be gone with what that has switched.
+    /// Stale mounts with their propagation from before an interrupted heal; their peers or masters may be gone since.
     fn as_they_were(&self, namespace: Option<NamespaceId>, mounts: &[Mount]) -> Vec<Mount> {
         let known = of(&self.was, namespace).map_or(&[][..], |one| &one.mounts);
         let as_it_was = |mount: &Mount| {
@@ -36,7 +35,7 @@ impl PeerGroupState {
         mounts.iter().map(as_it_was).collect()
     }
 
-    /// The group with who stands for it.
+    /// The group and its current representative.
     fn group<'f>(&self, peer: Option<&'f File>) -> Option<PeerGroup<'f>> {
         self.group.zip(peer).map(|(number, peer)| PeerGroup { number, place: peer.as_fd() })
     }
@@ -46,12 +45,12 @@ fn of(was: &[Switching], namespace: Option<NamespaceId>) -> Option<&Switching> {
     was.iter().find(|one| Some(NamespaceId(one.sign.namespace)) == namespace)
 }
 
-/// Whether what is mounted at a place shares the whole new file system.
+/// Whether a mount shares the whole new file system.
 fn stands_for_group(top: &Mount, disk: DeviceNumber) -> bool {
     top.number == disk && top.root == Path::new("/") && Propagation::of(top).is_shared
 }
 
-/// Whether an old mount stands on its new one.
+/// Whether a stale mount already has its new one beneath.
 fn has_come_beneath(old: &Mount, table: &MountTable, disk: DeviceNumber) -> bool {
     table
         .mounts()
@@ -59,12 +58,12 @@ fn has_come_beneath(old: &Mount, table: &MountTable, disk: DeviceNumber) -> bool
         .any(|below| below.id == old.parent && below.number == disk && below.target == old.target)
 }
 
-/// The peer group that the machine's own old mounts were in, those included that an interrupted
-/// heal has switched already. All of it was written down before anything was switched.
+/// The peer group of this node's own stale mounts, including those that an interrupted heal has replaced. All of it was
+/// recorded before anything was replaced.
 pub(crate) fn group_state(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> PeerGroupState {
     let was = recovery::switching(cx, &cx.store.records.load(id));
     let own = cx.host.census.own_namespace().ok();
-    // What they stand on is in groups of its own.
+    // Their parents are in groups of their own.
     let mounts = of(&was, own).into_iter().flat_map(|one| &one.mounts);
     let shared: Vec<(u32, &PathBuf)> = mounts
         .filter(|mount| mount.id.is_none())
@@ -81,8 +80,8 @@ pub(crate) fn group_state(cx: &Context<'_>, id: &VolumeId, disk: &Device) -> Pee
     PeerGroupState { own, was, group, peer }
 }
 
-/// Switches the machine's own mounts: those first whose new one came already, under the old one,
-/// for in what it shares with the others are to be.
+/// Replaces this node's own mounts. Those that already have a new mount beneath come first, because the others join its
+/// group.
 pub(crate) fn switch_own(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -108,7 +107,7 @@ pub(crate) fn switch_own(
     Ok(done)
 }
 
-/// Switches the mounts of another namespace.
+/// Replaces the mounts in another namespace.
 pub(crate) fn switch_in(
     cx: &Context<'_>,
     group_state: &PeerGroupState,

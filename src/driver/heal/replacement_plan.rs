@@ -1,11 +1,9 @@
-//! Who is healed when: one bad mount costs that mount, and one bad tenant himself.
+//! The order of a heal: one bad mount costs only itself, and one bad tenant only himself.
 //!
-//! The machine's own mounts come first, then the containers of the pods that have the volume, then
-//! those of other pods, then all others. Each of these has a share of the time, and each
-//! namespace in it a limit, for those who live there decide how long it takes: they may have
-//! thousands of mounts, or a folder on the way that does not answer. What is left goes on with the
-//! next heal (the timer's at the latest), which begins with another one by chance, so that no one can
-//! arrange to be always before the rest.
+//! This node's own mounts come first, then the containers of pods with the volume, then other pods, then everything
+//! else. Each kind has a share of the time and each namespace a limit, because tenants decide how long it takes: they
+//! may have thousands of mounts, or a directory on the path that does not answer. The next heal, at the latest the
+//! timer's, continues, and starts at a random one, so that none can arrange to be always first.
 
 use crate::context::Context;
 use crate::heal::diagnosis::StaleMounts;
@@ -28,31 +26,29 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 
-/// A runtime may bind the dead mount for a new container while others are switched: so the census
-/// is repeated, but not for ever.
+/// A runtime may bind the stale mount for a new container meanwhile, so the census is repeated, but not for ever.
 const ROUNDS: u32 = 5;
 
-/// So many mounts are replaced at once: each takes a few descriptors, of which a process may have no
-/// more than 1024.
+/// How many mounts are replaced at once: each takes a few descriptors, of which a process may have only 1024.
 const AT_ONCE: usize = 100;
 
-/// A namespace, and its mounts in the parts in which they are replaced.
+/// A namespace with its mounts, in parts that are replaced together.
 struct Visit {
     one: NamespaceUse,
     kind: usize,
     parts: VecDeque<Vec<Mount>>,
-    /// Whether what the first part changes is written down.
+    /// Whether the changes of the first part are recorded.
     is_known: bool,
 }
 
 impl Visit {
     fn of(mut one: NamespaceUse, consumers: &BTreeSet<ConsumerId>, begun: &[Switching]) -> Self {
         let kind = kind_of(&one, consumers);
-        // One that takes all the time is not always before the same others.
+        // Random, so that one that takes all the time is not always before the same others.
         let first = by_chance(one.mounts.len());
         one.mounts.rotate_left(first);
-        // What an earlier heal wrote down has its room, so there is an end to a full record. Not each time: it may be what
-        // keeps the others.
+        // Recorded changes have their room, so a full record empties. Not every time, since they may be what keeps the
+        // others waiting.
         if by_chance(2) == 0 {
             put_first(&mut one, begun);
         }
@@ -65,7 +61,7 @@ impl Visit {
     }
 }
 
-/// The mounts that are written down come before the others.
+/// Moves mounts with recorded changes to the front.
 fn put_first(one: &mut NamespaceUse, begun: &[Switching]) {
     let of_it = begun.iter().filter(|begun| Some(NamespaceId(begun.sign.namespace)) == one.id);
     let targets: HashSet<&Path> =
@@ -87,7 +83,7 @@ fn by_chance(below: usize) -> usize {
     chance.checked_rem(below).unwrap_or_default()
 }
 
-/// In the order in which they come, the equal ones by chance.
+/// Sorts, with equal ones in random order.
 fn in_order(
     mut all: Vec<NamespaceUse>,
     consumers: &BTreeSet<ConsumerId>,
@@ -100,16 +96,16 @@ fn in_order(
     visits
 }
 
-/// What came of the work so far.
+/// The progress so far.
 #[derive(Default)]
 struct Replacing {
     healed: Healed,
-    /// Which of its places is which namespace.
+    /// Which namespace each place is in.
     visited: Vec<(usize, NamespaceId)>,
-    /// The namespaces of which it is not known what they have.
+    /// Namespaces whose contents are unknown.
     unknown: Vec<NamespaceId>,
     finished: Finished,
-    /// Why something of a namespace was left at the last try.
+    /// Why something was left in a namespace at the last attempt.
     why: BTreeMap<Option<NamespaceId>, String>,
     progress: bool,
 }
@@ -126,7 +122,7 @@ impl Replacing {
         self.finished.entry(namespace).or_default().extend(targets);
     }
 
-    /// What could not be replaced, and is in none of the namespaces that a later look found, is not there any more.
+    /// Drops failures in namespaces that a later look did not find any more.
     fn has_gone_but(&mut self, still: &[NamespaceUse]) {
         let is_there = |id: &NamespaceId| still.iter().any(|one| one.id == Some(*id));
         for (place, _) in self.visited.iter().filter(|(_, id)| !is_there(id)) {
@@ -140,7 +136,7 @@ impl Replacing {
     }
 }
 
-/// Replaces all that can be reached in time, round by round until nothing of it is stale.
+/// Replaces everything that can be reached in time, round by round until nothing is stale.
 pub(crate) fn switch_everywhere(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -154,8 +150,7 @@ pub(crate) fn switch_everywhere(
     let mut not_reached: Vec<NamespaceId> = Vec::new();
     let begun = recovery::begun(cx, id);
     let mut visits = in_order(stale.elsewhere.clone(), &consumers, &begun);
-    // Before anything is switched, for as long as may be: what others shared with or followed
-    // shows only until then.
+    // First record as much as possible: peers and masters are visible only until the first replacement.
     recovery::intend_own(cx, id, &stale.own, fresh, shares)?;
     intend_all(cx, id, &mut visits, fresh, shares.part(0.25))?;
     if !stale.own.is_empty() {
@@ -173,8 +168,7 @@ pub(crate) fn switch_everywhere(
         failpoints::step("heal.own");
     }
     let mut next = stale.elsewhere.clone();
-    // What no round has tried is not told as left while there is time: it may be a process that only
-    // passes, and is gone at the next look.
+    // While there is time, do not report what no round has tried: it may be a process that is gone at the next look.
     let mut tried = BTreeSet::new();
     for round in 0..ROUNDS {
         if round > 0 {
@@ -206,7 +200,7 @@ pub(crate) fn switch_everywhere(
         let is_all_tried = |next: &[NamespaceUse]| next.iter().all(|one| tried.contains(&one.id));
         let Some(found) = look() else { break };
         next = found;
-        // What cannot be replaced is told as left if it is there still at a second look.
+        // Report what cannot be replaced if it is still there at a second look.
         if !next.is_empty() && is_all_tried(&next) && !replacing.progress {
             failpoints::step("heal.left");
             if !shares.until.pause(NAMESPACE_GOES_WITHIN) {
@@ -237,7 +231,7 @@ pub(crate) fn switch_everywhere(
     Ok(healed)
 }
 
-/// Writes down what the first parts will change, as far as the time goes.
+/// Records the changes of the first parts, as far as time allows.
 fn intend_all(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -299,7 +293,7 @@ fn visit_namespace(
                 replacing.visited.extend(part.id.map(|id| (replacing.healed.places.len(), id)));
                 replacing.healed.places.push((place.clone(), done));
             }
-            // The mounts that change too much are found by halves.
+            // Halve the part to isolate the mounts that change too much.
             Err(error) if error.kind == Kind::Refused && part.mounts.len() > 1 => {
                 let (one, other) = part.mounts.split_at(part.mounts.len() / 2);
                 visit.parts.push_front(other.to_vec());
@@ -310,7 +304,7 @@ fn visit_namespace(
                 tracing::warn!(volume = %id, place, %error, "a namespace was not reached");
                 replacing.is_left(&part, &error.to_string());
                 replacing.unknown.extend(part.id);
-                // One that is only too much must not cost the others.
+                // A mount that is only too much must not cost the others.
                 if error.kind != Kind::Refused {
                     break;
                 }
@@ -336,7 +330,7 @@ fn intend_in(
     recovery::write_down(cx, id, vec![known])
 }
 
-/// The numbers of which a dead file system is not kept are left alone.
+/// Leaves out the numbers of lost file systems that could not be kept open.
 pub(crate) fn without(stale: &mut StaleMounts, unkept: &[(DeviceNumber, Error)]) -> Vec<String> {
     let is_kept = |mount: &Mount| unkept.iter().all(|(number, _)| *number != mount.number);
     stale.own.retain(is_kept);

@@ -1,5 +1,5 @@
-//! The heal without a call: no call may come after a disk came back. A caller that is told of a disk
-//! (udev, a timer, a person) lets all volumes of this machine be looked after, or that disk's.
+//! Heal without a kubelet call, since none may follow when a disk comes back: udev, a timer or a person asks to look
+//! after all volumes of this node, or those of one disk.
 
 use crate::context::Context;
 use crate::heal;
@@ -17,25 +17,24 @@ use crate::ports::store::Locked;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Is told of each volume where something was done, or is to be, as soon as that is so.
+/// Called for each volume as soon as its result is known.
 pub type Tell<'a> = &'a mut dyn FnMut(&VolumeId, Result<Healed>);
 
-/// Which volumes were left alone.
+/// Which volumes were skipped.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Swept {
-    /// Whether a call works on some of them just now.
+    /// Whether a call is working on some.
     pub is_busy: bool,
     /// Whether an earlier call's process hangs on the disks of some.
     pub is_hanging: bool,
-    /// Whether the maps of some wait for no more than a look at their disks, which are here.
+    /// Whether the maps of some wait although their disks are here.
     pub waits_for_a_look: bool,
 }
 
-/// How long a call that works on the volume of the disk that came is waited for: most heal it
-/// themselves, and no caller asks again for that disk.
+/// How long to wait for a call that works on the disk's volume: most calls heal it themselves, and no event follows.
 const CALLS_END: Duration = Duration::from_secs(30);
 
-/// Heals every volume that this machine has, or would; those that are put off come last.
+/// Heals every volume of this node, or reports the plan; postponed volumes come last.
 pub fn sweep_all(
     cx: &Context<'_>,
     mode: HealMode,
@@ -47,8 +46,8 @@ pub fn sweep_all(
     Ok(sweep(cx, first.into_iter().chain(last), mode, Duration::ZERO, tell))
 }
 
-/// Heals the volume whose disk has this number. For a disk that was never mounted from here only the
-/// records are read, and the cloud is not asked.
+/// Heals the volume whose disk has this number. For a disk that was never mounted here this only reads the records, and
+/// does not ask the cloud.
 pub fn sweep_disk(
     cx: &Context<'_>,
     number: DeviceNumber,
@@ -72,7 +71,7 @@ fn sweep(
     for id in ids {
         let patience = Deadline::after(patience);
         let lock = cx.store.locks.take(&id, cx.operation, patience).and_then(Locked::required);
-        // One that hangs is said, and the others do not wait for it.
+        // Report a hung disk without making the others wait.
         if let (Ok(_), Err(error)) = (&lock, locking::nothing_hangs(cx, &id)) {
             swept.is_hanging = true;
             if mode == HealMode::Auto {
@@ -104,8 +103,8 @@ fn sweep(
     swept
 }
 
-/// Notes how the disk of a mount is connected that an earlier version made: once that disk is lost
-/// nothing else says whether another on the same transport may take its place.
+/// Records the transport of a disk that an earlier version mounted; once the disk is lost, nothing else shows which
+/// transport may replace it.
 fn note_transport(cx: &Context<'_>, id: &VolumeId) {
     let wanted = cx.cloud.identity(id);
     let Some(staged) = cx.store.records.load(id).mounts.staged else { return };
@@ -125,7 +124,7 @@ fn note_transport(cx: &Context<'_>, id: &VolumeId) {
     }
 }
 
-/// The timer asks each minute: why it fails or waits is news once, until that changes.
+/// The timer asks every minute: report a failure or wait only when its reason changes.
 fn remembered(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -133,7 +132,7 @@ fn remembered(
     done: Result<Healed>,
 ) -> Result<Healed> {
     let why = why_it_fails_or_waits(&done);
-    // Processes and spans have other numbers with each look.
+    // Process ids and durations differ each time.
     let why = why.map(|why| kept(&without_digits(&why)));
     let before = cx.store.records.load(id).heal.not_healed;
     if before == why {
@@ -196,7 +195,7 @@ mod tests {
         assert!(!told(Ok(Healed::default())));
     }
 
-    /// What a look at all volumes tells of a machine with one that was mounted, and what it answers.
+    /// What a sweep reports on a node with one mounted volume.
     fn swept(
         devices: &FakeDevices,
         mode: HealMode,

@@ -1,19 +1,19 @@
-//! How much time a heal has, and how it is shared out.
+//! The time that a heal has, and how it is divided.
 
 use crate::ports::clock::Deadline;
 use std::time::Duration;
 
-/// What one namespace may take on the way: a consumer's pod, another pod, any other.
+/// The limit for one namespace within a kubelet call: a pod with the volume, another pod, anything else.
 pub(crate) const EACH: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(3), Duration::from_secs(2)];
 
-/// Which part of what is left each kind of them may take together.
+/// The share of the remaining time for each of these kinds.
 const SHARES: [f64; 3] = [0.6, 0.6, 0.9];
 
-/// What those who are no pods may take together of a call of kubelet's, which has its own work to do.
+/// The limit for everything outside pods within a kubelet call, which has its own work to do.
 const OTHERS_ON_THE_WAY: Duration = Duration::from_secs(5);
 
-/// How much time a heal has.
+/// The time that a heal has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeShares {
     pub(crate) until: Deadline,
@@ -21,19 +21,18 @@ pub(crate) struct TimeShares {
 }
 
 impl TimeShares {
-    /// That of a heal on the way of another call, or of one for its own sake. Some is kept for what
-    /// comes after it.
+    /// For a heal within another call or on its own; reserves some time for what follows.
     pub(crate) fn of(deadline: Deadline, is_on_the_way: bool) -> Self {
         let part = if is_on_the_way { 0.5 } else { 0.75 };
         Self { until: deadline.at_most(deadline.remaining().mul_f64(part)), is_on_the_way }
     }
 
-    /// A part of what is left.
+    /// A part of the remaining time.
     pub(crate) fn part(self, part: f64) -> Deadline {
         self.until.at_most(self.until.remaining().mul_f64(part))
     }
 
-    /// What one namespace may take: more where no call of kubelet's waits for it.
+    /// The limit for one namespace, which is higher if no kubelet call waits.
     pub(crate) fn of_one(self, kind: usize) -> Duration {
         if self.is_on_the_way { EACH[kind] } else { EACH[kind] * 3 }
     }
@@ -49,7 +48,7 @@ impl TimeShares {
 mod tests {
     use super::*;
 
-    /// Nearly that long: what has passed since is less than a second.
+    /// Almost that long; less than a second has passed since.
     fn is_about(deadline: Deadline, seconds: u64) -> bool {
         let left = deadline.remaining();
         left <= Duration::from_secs(seconds) && left > Duration::from_secs(seconds - 1)

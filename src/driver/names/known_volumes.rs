@@ -1,4 +1,4 @@
-//! The volumes that this machine and the cloud know, with all that people may call them.
+//! The volumes that this node and the cloud know, with all their names for people.
 
 use crate::context::Context;
 use crate::lookup::disk_owner::volume_on;
@@ -16,14 +16,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Those that this machine knows; the cloud is not asked. Disks are looked at where a device was
-/// typed.
+/// The volumes that this node knows, without asking the cloud. Reads disks only if a device was typed.
 pub fn here(cx: &Context<'_>, typed: TypedName<'_>) -> Vec<KnownVolume> {
     let mut known = Collected::default();
     let boot = cx.host.environment.boot_id();
     for record in cx.store.records.list().unwrap_or_default() {
         let one = known.volume(&record.volume);
-        // A name that went to another volume since is that one's.
+        // A name that another volume has got since belongs to that one.
         let is_its = |name: &&VolumeName| {
             cx.store.records.named(name).is_none_or(|last| last == record.volume)
         };
@@ -61,8 +60,7 @@ pub fn here(cx: &Context<'_>, typed: TypedName<'_>) -> Vec<KnownVolume> {
     known.finish(|one| complete(cx, one, typed))
 }
 
-/// Adds what the cloud knows of this machine's server and of the typed name. Also answers why the cloud
-/// did not reply, if it did not.
+/// Adds what the cloud knows about this node's server and the typed name. Also returns why the cloud did not answer.
 pub fn everywhere(
     cx: &Context<'_>,
     typed: TypedName<'_>,
@@ -80,7 +78,7 @@ fn ask(
     known: &mut Collected,
     deadline: Deadline,
 ) -> Result<()> {
-    // What this machine remembers of a name is no longer so where the cloud has another one.
+    // A name that this node remembers is outdated if the cloud has another one.
     for one in known.0.values_mut().filter(|one| one.names.contains(typed.text)) {
         let Some(id) = &one.id else { continue };
         let volume = cx.cloud.volume(id, deadline)?;
@@ -101,7 +99,7 @@ fn ask(
     }
     for CloudVolume { id, recorded_name, name, .. } in found {
         let one = known.volume(&id);
-        // The cloud's own name of it counts where no orchestrator recorded one.
+        // The display name counts if no orchestrator recorded a name.
         let called = name.filter(|_| recorded_name.is_none());
         one.names.extend(recorded_name.map(String::from).or(called));
     }
@@ -122,7 +120,7 @@ fn is_gone(cx: &Context<'_>, number: DeviceNumber) -> bool {
     cx.host.devices.is_gone(number).unwrap_or(false)
 }
 
-/// Each volume once: by its id, else by the name of its folder.
+/// Every volume once, by its id or otherwise by its directory's name.
 #[derive(Default)]
 struct Collected(BTreeMap<(bool, String), KnownVolume>);
 
@@ -179,7 +177,7 @@ mod tests {
         TypedName { text, number }
     }
 
-    /// A machine with a volume that a record tells of, one that is mounted, and a folder of one that is not known.
+    /// A node with a recorded volume, a mounted one, and the directory of an unknown one.
     fn asked<T>(cloud: &FakeCloud, ask: impl FnOnce(&Context<'_>) -> T) -> T {
         let devices = FakeDevices::default().with("vda", 1, "v-1").with("vdb", 1, "v-4");
         let mounts = FakeMounts::of(&[

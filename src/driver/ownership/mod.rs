@@ -1,5 +1,5 @@
-//! Who has the volume: the one place where the guard tells a container that was given it from those
-//! that merely see the machine's folders. What is left of those is ended in `guard/leaked_copies.rs`.
+//! Who uses the volume: the one place where the guard tells containers that were given the volume from those that
+//! merely see this node's mounts. `guard/leaked_copies.rs` unmounts the latter.
 
 pub(crate) mod mount_place;
 pub(crate) mod words;
@@ -12,7 +12,7 @@ use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeSet;
 
-/// The processes of a pod that have the volume, in whatever cgroup they run.
+/// The pod's processes that use the volume, in whatever cgroup.
 pub(super) fn holders_of(
     snapshot: &Snapshot<'_>,
     pod: &ConsumerId,
@@ -32,8 +32,8 @@ pub(super) fn holders_of(
     }
 }
 
-/// Where kubelet makes no cgroups for pods (`--cgroups-per-qos=false`), a container that has the
-/// volume and is no other pod's may be this one's.
+/// Where kubelet makes no cgroups for pods (`--cgroups-per-qos=false`), a container that uses the volume and belongs to
+/// no other pod may be this one's.
 fn holders_outside_cgroups(
     snapshot: &Snapshot<'_>,
     pod: &ConsumerId,
@@ -58,7 +58,7 @@ fn holders_outside_cgroups(
     let holders = given.flat_map(|one| {
         let places: Vec<_> = one.mounts.iter().map(|mount| mount.target.clone()).collect();
         let its = one.processes.iter().filter(|process| {
-            // What a user made for himself alone is no container's.
+            // A namespace that a user made for himself is no container.
             let is_users = one.user.is_some() && process.ordinary_user().is_some();
             !is_users && process.owner.pod.as_ref().is_none_or(|other| other == pod)
         });
@@ -67,7 +67,7 @@ fn holders_outside_cgroups(
     Answer::Told(holders.collect())
 }
 
-/// Whether a process of the pod has the volume still; where that cannot be told it may.
+/// Whether a process of the pod still uses the volume; true if that is uncertain.
 pub(crate) fn may_have_it(cx: &Context<'_>, id: &VolumeId, pod: &ConsumerId) -> bool {
     let snapshot = Snapshot::of(cx, Some(id));
     match holders_of(&snapshot, pod, &snapshot.numbers(&[])) {
@@ -76,7 +76,7 @@ pub(crate) fn may_have_it(cx: &Context<'_>, id: &VolumeId, pod: &ConsumerId) -> 
     }
 }
 
-/// The pods that have or had the volume, as this machine remembers.
+/// The recorded pods of the volume.
 pub(crate) fn consumers_of(cx: &Context<'_>, id: &VolumeId) -> BTreeSet<ConsumerId> {
     let record = cx.store.records.load(id);
     record.mounts.consumers.into_keys().chain(record.mounts.published.into_keys()).collect()

@@ -1,5 +1,5 @@
-//! What a mount at a folder means for a volume: whether it is the volume's, and whether it is what
-//! the folder's path leads to. Every call that works on a folder asks here.
+//! What a mount at a directory means for a volume: whether it is the volume's, and whether the path leads to it. Every
+//! call that works on a directory asks here.
 
 use crate::context::Context;
 use crate::lookup::disk_owner;
@@ -14,7 +14,7 @@ use crate::model::mount::mountinfo::{Mount, MountTable};
 use crate::snapshot::Snapshot;
 use std::path::{Path, PathBuf};
 
-/// The volume's mount at the folder, if there is one. What is seen there must be the volume's disk.
+/// The volume's mount at the directory, or `None`. Refuses a mount of another disk.
 pub(crate) fn belonging<'l>(
     look: &'l Look,
     disk: &Device,
@@ -25,7 +25,7 @@ pub(crate) fn belonging<'l>(
         return Err(covered.error());
     }
     if top.disk == disk.number {
-        // A subvolume is as whole as its file system has it.
+        // btrfs mounts subvolumes.
         let is_whole = top.root == Path::new("/") || top.fs_type == FsType::Btrfs.name();
         return if is_whole { Ok(Some(top)) } else { Err(a_part_of_it(top)) };
     }
@@ -39,14 +39,14 @@ pub(crate) fn belonging<'l>(
     .hint("restart the pods that use the volume, so that it is unmounted"))
 }
 
-/// Another folder of the volume was bound there: who is told "already" would write to a wrong place.
+/// Refuses a bind mount of another directory of the volume; after "already done" a pod would write to the wrong place.
 pub(crate) fn a_part_of_it(mount: &Mount) -> Error {
     let (place, root) = (mount.target.display(), mount.root.display());
     Error::refused(format!("{place} holds the folder {root} of the volume, not all of it"))
         .hint(format!("it was bound there by hand; take it off: umount {place}"))
 }
 
-/// The volume's mount after a mount call succeeded; an error if there is none.
+/// The volume's mount after a successful mount call; an error if there is none.
 pub(crate) fn belongs_now<'l>(look: &'l Look, disk: &Device, folder: &Path) -> Result<&'l Mount> {
     belonging(look, disk, folder)?.ok_or_else(|| {
         let place = folder.display();
@@ -54,8 +54,7 @@ pub(crate) fn belongs_now<'l>(look: &'l Look, disk: &Device, folder: &Path) -> R
     })
 }
 
-/// The volume's mount, if what is seen at the folder was stacked on it and is not the volume's, or
-/// another folder of it.
+/// The volume's mount, if a foreign mount or another directory of the volume is stacked on it.
 pub(crate) fn strangers_on(look: &Look, disk: &Device) -> Option<Covered> {
     let Stands::Mount { top, beneath } = &look.stands else { return None };
     let is_other = |one: &Mount| top.disk != disk.number || top.root != one.root;
@@ -73,8 +72,7 @@ fn under(hidden: &Mount, by: &Mount) -> Covered {
     Covered { hidden: hidden.clone(), by: Some(by.clone()) }
 }
 
-/// The real path of a folder to be torn down; nothing if its root is not there, and nothing of
-/// it is mounted anywhere.
+/// The real path of a directory to be torn down; `None` if its root is missing and nothing of it is mounted.
 pub(crate) fn existing_folder(cx: &Context<'_>, target: &Target) -> Result<Option<PathBuf>> {
     let missing = match cx.host.mounts.real_path(target) {
         Err(error) if error.kind == Kind::Missing => error,
@@ -90,8 +88,8 @@ pub(crate) fn existing_folder(cx: &Context<'_>, target: &Target) -> Result<Optio
     }
 }
 
-/// Nothing stands at the folder: then the volume's mount may stand where the folder was when it
-/// was mounted. Kubelet's root leads elsewhere since, through a link or a rename.
+/// Nothing is mounted at the directory. The volume may be mounted where the directory used to be, if kubelet's root has
+/// been moved or replaced by a link since.
 pub(crate) fn refuse_if_it_stands_elsewhere(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -102,7 +100,7 @@ pub(crate) fn refuse_if_it_stands_elsewhere(
     let record = cx.store.records.load(id);
     let staged = record.mounts.staged.iter().map(|staged| staged.folder.as_path());
     let published = record.mounts.published_folders().map(|(_, folder)| folder);
-    // What was unmounted by a call is not remembered: then a copy elsewhere is only a copy.
+    // An unmounted directory is not recorded any more; then a mount elsewhere is only a copy.
     if !published.chain(staged).any(|known| known.ends_with(&target.below)) {
         return Ok(());
     }
@@ -116,9 +114,7 @@ pub(crate) fn refuse_if_it_stands_elsewhere(
     }
 }
 
-/// Everything that is stacked at a folder may be taken off, top first, if the upper ones are
-/// the volume's as the lower ones are. Where a stranger's mount lies on the volume's, what was
-/// written there is the stranger's to keep.
+/// Stacked mounts may be unmounted only if all of them are the volume's. Data in a foreign mount on top must be kept.
 pub(crate) fn refuse_strangers_on_top(snapshot: &Snapshot<'_>, look: &Look) -> Result<()> {
     let Some(top) = look.top()? else { return Ok(()) };
     let Stands::Mount { beneath, .. } = &look.stands else { return Ok(()) };
@@ -133,7 +129,7 @@ pub(crate) fn refuse_strangers_on_top(snapshot: &Snapshot<'_>, look: &Look) -> R
                 None => disk_owner::volume_of(snapshot.cx, mount)?.is_some(),
             })
     };
-    // From the top down: a stranger's that lies on one of the volume's.
+    // From the top down: a foreign mount on top of the volume's.
     let mut strangers: Option<&Mount> = None;
     for mount in std::iter::once(top).chain(beneath) {
         if !is_volumes(mount)? {
@@ -145,8 +141,8 @@ pub(crate) fn refuse_strangers_on_top(snapshot: &Snapshot<'_>, look: &Look) -> R
     Ok(())
 }
 
-/// Why a mount's path does not lead to it, and the command that ends it; nothing if it does, or
-/// to another one of the volume's that is stacked on it.
+/// Why the path does not lead to the mount, and the command that fixes it; `None` if it does, or leads to another mount
+/// of the volume on top.
 pub(crate) fn out_of_reach(
     cx: &Context<'_>,
     mount: &Mount,
@@ -171,8 +167,7 @@ pub(crate) fn out_of_reach(
     Some((format!("it is covered by {}", covered.by_whom()), covered.way_out()))
 }
 
-/// Takes off again what this call has mounted, after something went wrong with it. What is seen
-/// there instead is not touched.
+/// Unmounts what this call has mounted, after an error. Leaves anything else alone.
 pub(crate) fn undo_mount(
     cx: &Context<'_>,
     folder: &Path,

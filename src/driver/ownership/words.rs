@@ -1,4 +1,4 @@
-//! Who has a volume, in words.
+//! The users of a volume, in words.
 
 use crate::model::advice::Remedy;
 use crate::model::ids::{ConsumerId, VolumeId};
@@ -9,10 +9,10 @@ use crate::model::mount::ownership::Machine;
 use crate::model::record::VolumeRecord;
 use std::collections::BTreeSet;
 
-/// Of more users than so many the rest is counted.
+/// How many users to name.
 pub(crate) const NAMED: usize = 4;
 
-/// All users, in words.
+/// All users.
 pub(crate) fn all_of(users: &DeviceUses) -> Vec<String> {
     let namespaces = users.namespaces.iter().map(namespace);
     let files = users.files.iter().map(file_use);
@@ -20,7 +20,7 @@ pub(crate) fn all_of(users: &DeviceUses) -> Vec<String> {
     namespaces.chain(files).chain(kernel).collect()
 }
 
-/// `shop/orders-0 (7a5c…)`, as far as it is known.
+/// `shop/orders-0 (7a5c…)`, as far as known.
 pub(crate) fn labelled(pod: &ConsumerId, label: Option<&str>) -> String {
     match label {
         Some(label) if !label.is_empty() => format!("{label} ({pod})"),
@@ -37,7 +37,7 @@ pub(crate) fn users_untold(why: &str) -> String {
     format!(": by whom cannot be told from here: {why}")
 }
 
-/// The first few in words, and how many more there are.
+/// The first few, and how many more there are.
 pub(crate) fn named<T>(all: &[T], words: impl Fn(&T) -> String) -> String {
     let mut text = all.iter().take(NAMED).map(words).collect::<Vec<_>>().join("; ");
     if all.len() > NAMED {
@@ -47,7 +47,7 @@ pub(crate) fn named<T>(all: &[T], words: impl Fn(&T) -> String) -> String {
 }
 
 pub(crate) fn holder(one: &Holder) -> String {
-    // Who lives there may have as many as he likes.
+    // Tenants can have any number of places.
     let mut places: Vec<_> =
         one.places.iter().take(NAMED).map(|place| place.display().to_string()).collect();
     if let Some(more @ 1..) = one.places.len().checked_sub(NAMED) {
@@ -104,21 +104,20 @@ pub(crate) fn kernel_use(one: &KernelUse) -> String {
     }
 }
 
-/// The namespace without its views, if it has the volume at a place of its own too: that is where it
-/// was given it.
+/// The namespace without its copies of this node's mounts, if the volume also has a place of its own there.
 pub(crate) fn at_its_places(one: &NamespaceUse, machine: &Machine<'_>) -> NamespaceUse {
     let mut shown = one.clone();
     shown.mounts.retain(|mount| machine.folder_under(mount, one).is_none());
     if shown.mounts.is_empty() { one.clone() } else { shown }
 }
 
-/// The pods that live in these namespaces.
+/// The pods in these namespaces.
 pub(crate) fn pods_of(held: &[&NamespaceUse]) -> BTreeSet<ConsumerId> {
     let processes = held.iter().flat_map(|one| &one.processes);
     processes.filter_map(|process| process.owner.pod.clone()).collect()
 }
 
-/// Who was given it, by the names that people know.
+/// The consumers of a volume, by their names for people.
 pub(crate) fn given_to(pods: &BTreeSet<ConsumerId>, record: Option<&VolumeRecord>) -> String {
     if pods.is_empty() {
         return "processes that have the volume at a place of their own".to_owned();
@@ -132,7 +131,7 @@ pub(crate) fn given_to(pods: &BTreeSet<ConsumerId>, record: Option<&VolumeRecord
     format!("pods that use the volume, {},", pods.join(", "))
 }
 
-/// How a person ends what ordinary users keep, if they do.
+/// How a person ends ordinary users' processes.
 pub(crate) fn end_of_users(id: Option<&VolumeId>, left: &[&NamespaceUse]) -> String {
     let is_users = |one: &&NamespaceUse| {
         let mut processes = one.processes.iter();

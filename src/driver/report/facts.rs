@@ -1,4 +1,4 @@
-//! What was read of a volume, as facts for people.
+//! Turn observations of a volume into facts for people.
 
 use crate::context::Context;
 use crate::model::face::Faces;
@@ -12,7 +12,7 @@ use crate::model::report::tear_down::TearDown;
 use crate::ports::cloud::CloudVolume;
 use std::collections::BTreeSet;
 
-/// Whose a mount of this machine is: by its path, else as it was remembered.
+/// The role of a mount in this node's namespace: by its path, otherwise by the record.
 pub(crate) fn own_role(
     faces: Faces,
     mount: &Mount,

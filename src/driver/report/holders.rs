@@ -1,4 +1,4 @@
-//! Who uses a volume, and what the metrics show of this machine.
+//! The users of a volume, and this node's gauges.
 
 use crate::context::Context;
 use crate::lookup::lost_disks::users_of_lost;
@@ -16,19 +16,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// All users of a volume.
 #[derive(Debug)]
 pub struct Holders {
-    /// Each of them.
     pub all: Vec<HolderFact>,
-    /// What could not be read: a user may hide there.
+    /// What could not be read and may be a user.
     pub untold: Vec<String>,
 }
 
-/// Every process and part of the kernel that uses the volume, on its disk or on those that it
-/// had before.
+/// Every process and part of the kernel that uses the volume, on its disk or on its former ones.
 pub fn holders(cx: &Context<'_>, facts: &VolumeFacts) -> Answer<Holders> {
     let mut numbers: BTreeSet<DeviceNumber> =
         facts.mounts.iter().map(|mount| mount.number).collect();
     numbers.extend(facts.disk.proven().map(|disk| disk.number));
-    // A number of before may be another disk's by now.
+    // A former number may be another disk's by now.
     let is_gone = |number: &DeviceNumber| cx.host.devices.is_gone(*number).unwrap_or(false);
     numbers.extend(facts.record.former.iter().filter(|number| is_gone(number)));
     let (gone, alive): (Vec<_>, Vec<_>) = numbers.into_iter().partition(is_gone);
@@ -55,9 +53,8 @@ pub fn holders(cx: &Context<'_>, facts: &VolumeFacts) -> Answer<Holders> {
     Answer::Told(found)
 }
 
-/// What the metrics show of this machine. Other namespaces are looked at only for disks of the
-/// past that are gone: that is dear. One without a mount `before` has none now, for
-/// a dead disk can only be mounted from a mount of it.
+/// This node's gauges. Other namespaces are searched only for lost disks, which is expensive. A disk without a mount
+/// `before` has none now, since a lost disk can only be mounted from one of its mounts.
 pub fn gauges(cx: &Context<'_>, before: &Gauges) -> Option<Gauges> {
     let records = cx.store.records.list().ok()?;
     let boot = cx.host.environment.boot_id();
@@ -105,8 +102,7 @@ pub fn gauges(cx: &Context<'_>, before: &Gauges) -> Option<Gauges> {
     Some(gauges)
 }
 
-/// The volumes with stale mounts of which no disk is here. A look at the machine's disks tells
-/// that; the cloud is not asked.
+/// Volumes with stale mounts and without a disk. This only checks the node's disks and does not ask the cloud.
 fn absences(
     cx: &Context<'_>,
     records: &[VolumeRecord],
@@ -169,7 +165,7 @@ fn waiting(cx: &Context<'_>, record: &VolumeRecord, before: &Gauges) -> Option<W
     })
 }
 
-/// Who lives where the volume is mounted, in other namespaces than the machine's.
+/// The processes in other namespaces where the volume is mounted.
 fn inside(facts: &VolumeFacts, gone: &[DeviceNumber]) -> Vec<HolderFact> {
     let mut all = Vec::new();
     for mount in facts.mounts.iter().filter(|mount| !mount.is_own()) {
@@ -183,7 +179,7 @@ fn inside(facts: &VolumeFacts, gone: &[DeviceNumber]) -> Vec<HolderFact> {
         };
         all.extend(mount.processes.iter().map(|process| holder(Some(process))));
         if mount.processes.is_empty() {
-            // It has no process, and keeps the file system all the same.
+            // A namespace without a process still keeps the file system.
             all.push(holder(None));
         }
     }
@@ -233,7 +229,7 @@ pub(crate) fn file_user(facts: &VolumeFacts, one: &FileUse, is_on_gone_disk: boo
     }
 }
 
-/// The name of a process's pod, as it was told for the volume.
+/// The name of a process's pod, if the volume's record has it.
 fn pod_name(facts: &VolumeFacts, process: &ProcessFact) -> Option<String> {
     let uid = process.pod.as_ref()?;
     facts.pods.iter().find(|pod| pod.uid == *uid)?.name.clone()

@@ -1,6 +1,5 @@
-//! A look at every volume of this machine that changes nothing: what the cloud, sysfs, the mount
-//! tables and the records say, each under its own name. What cannot be seen is said, and is never
-//! taken for absent.
+//! A read-only look at every volume of this node: what the cloud, sysfs, the mount tables and the records say, each
+//! under its own name. Whatever is not visible is reported, and never taken for absent.
 
 use crate::context::Context;
 use crate::guard::{let_go_volumes, orphans};
@@ -34,43 +33,42 @@ use crate::shield;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// All that was seen.
+/// The result.
 #[derive(Debug)]
 pub struct Survey {
-    /// The volumes of this machine.
+    /// The volumes of this node.
     pub volumes: Vec<VolumeFacts>,
-    /// Volumes with our label that the cloud certainly does not know, and of which this machine has
-    /// nothing but mounts in other namespaces: another cloud's, or deleted under their users.
+    /// Volumes with our label that the cloud certainly does not know and that are only mounted in other namespaces
+    /// here: another cloud's, or deleted while in use.
     pub not_ours: Vec<String>,
-    /// Why the cloud did not answer, if it did not.
+    /// Why the cloud did not answer.
     pub cloud_silence: Option<String>,
-    /// What could not be seen from here, in words.
+    /// What is not visible from here, in words.
     pub unseen: Vec<String>,
 }
 
-/// Whose a mount is: a volume's, or, where no volume could be told, a name's.
+/// The owner of a mount: a volume, or a name if the volume is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Volume(VolumeId),
     Name(VolumeName),
 }
 
-/// What is known of the cloud during one survey. After one failure it is not asked again: people
-/// wait for the answer.
+/// The cloud's answers during one survey. After one failure it is not asked again, because people wait.
 struct CloudLook {
     server: Option<ServerId>,
     attached: Vec<CloudVolume>,
     silence: Option<String>,
 }
 
-/// Looks at every volume of this machine, and at these ones wherever they are.
+/// Looks at every volume of this node, and at the given ones wherever they are.
 pub fn survey(cx: &Context<'_>, also: &[VolumeId]) -> Survey {
     let _moment = cx.host.devices.one_moment();
     survey_with(cx, look_at_cloud(cx), also)
 }
 
-/// Counts the volumes by health, for the metrics. The cloud is not asked: of a volume of which nothing is
-/// here that is no lack.
+/// Counts volumes by health, for the metrics. Does not ask the cloud, which costs nothing for volumes that are not
+/// here.
 pub fn count_healths(cx: &Context<'_>) {
     let mut counts: BTreeMap<String, u64> =
         Health::ALL.iter().map(|health| (health.to_string(), 0)).collect();
@@ -80,13 +78,13 @@ pub fn count_healths(cx: &Context<'_>) {
     cx.counts.saw(counts);
 }
 
-/// How the volume is on this machine now; the cloud is not asked.
+/// The volume's health on this node, without asking the cloud.
 pub fn verdict_here(cx: &Context<'_>, id: &VolumeId) -> Option<Verdict> {
     let volumes = without_cloud(cx, std::slice::from_ref(id));
     volumes.iter().find(|facts| facts.id.as_ref() == Some(id)).map(health::judge)
 }
 
-/// The volume's verdict after a heal. Mounts of a lost disk count only if a second look still finds them.
+/// The volume's health after a heal. Mounts of a lost disk count only if they are still there at a second look.
 pub fn verdict_after_heal(cx: &Context<'_>, id: &VolumeId) -> Option<Verdict> {
     let now = verdict_here(cx, id)?;
     let is_off = matches!(now.health, Health::Stale | Health::Dead | Health::HalfHealed);
@@ -110,7 +108,7 @@ fn without_cloud(cx: &Context<'_>, also: &[VolumeId]) -> Vec<VolumeFacts> {
 fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Survey {
     let mut unseen = Vec::new();
     let mut note = |error: Error, what: &str| unseen.push(format!("{what}: {}", error.cause));
-    // Without the configuration it is not known where the records are.
+    // Without the configuration the place of the records is unknown.
     let hidden = cx.cloud.identity_doubt().filter(|doubt| doubt.is_denied());
     let mut unseen_records = hidden.map(|doubt| doubt.cause.clone());
     let records = cx.store.records.list().unwrap_or_else(|error| {
@@ -133,7 +131,7 @@ fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Sur
     let mut numbers: BTreeSet<DeviceNumber> = disks.values().filter_map(number_of).collect();
     let former = records.iter().flat_map(|record| &record.disk.former);
     numbers.extend(former.filter(|former| former.boot == boot).map(|former| former.number));
-    // What another kubelet mounted is its driver's, unless the disk is one of ours.
+    // Another kubelet's mounts belong to its driver, unless the disk is one of ours.
     let table = table.without(|mount| {
         !numbers.contains(&mount.disk) && is_anothers(cx.faces, cx.host.kubelets, mount)
     });
@@ -193,8 +191,8 @@ fn survey_with(cx: &Context<'_>, mut cloud: CloudLook, also: &[VolumeId]) -> Sur
     Survey { volumes, not_ours, cloud_silence: cloud.silence, unseen }
 }
 
-/// Which processes have files of disks that volumes of this machine had, and that are gone. It is asked
-/// only where there is such a disk: it looks at each open file of the machine.
+/// Processes with open files on lost disks of volumes. Only searched if there is such a disk, since it reads every open
+/// file of the node.
 fn users_of_lost_disks(cx: &Context<'_>, records: &[VolumeRecord], boot: &str) -> LostDisks {
     let numbers = lost_numbers(records, boot, cx.host.devices);
     let asked: Vec<_> = numbers.keys().copied().collect();
@@ -267,8 +265,8 @@ fn disk_fact(cx: &Context<'_>, id: &VolumeId) -> DiskFact {
     }
 }
 
-/// Whether the volume is rather another cloud's than missing: the disk that is mounted as the volume
-/// names it, and the configured cloud does not know it. That is a wrong configuration, not a wrong disk.
+/// Whether the configuration is for another cloud, rather than the volume missing: its mounted disk names it, but the
+/// configured cloud does not know it.
 fn of_another_cloud(
     cx: &Context<'_>,
     id: &VolumeId,
@@ -282,7 +280,7 @@ fn of_another_cloud(
     let wanted = cx.cloud.identity(id);
     let mark = |number: &DeviceNumber| {
         let shown = cx.host.devices.shown_by(*number).ok().flatten()?;
-        // The volume's own mark: its disk came between two looks.
+        // The volume's own identity: its disk appeared in between.
         if wanted.proven_by(&shown).is_some() {
             return None;
         }
@@ -302,14 +300,14 @@ fn of_another_cloud(
     })
 }
 
-/// The volume of a mount in one of the orchestrator's folders, if it can be told.
+/// The volume of a mount in one of the orchestrator's directories, if known.
 fn volume_in(cx: &Context<'_>, mount: &Mount) -> Option<VolumeId> {
     let name = cx.faces.name_of_own(&mount.target)?;
     names::volume_mounted_at(cx, &name, &mount.target).ok().flatten()
 }
 
-/// Whose each mounted number is: the volume's whose disk has it now; else whose its mounts are by the rule of all
-/// calls; else what the orchestrator's folder says.
+/// The owner of each mounted number: the volume whose disk has it now, otherwise by the rule that all calls use,
+/// otherwise by the orchestrator's directory.
 fn owners(
     cx: &Context<'_>,
     mounted: BTreeSet<DeviceNumber>,
@@ -326,7 +324,7 @@ fn owners(
         Some(volume_in(cx, mount).map_or(Owner::Name(name), Owner::Volume))
     };
     let owner_of = |number: DeviceNumber| {
-        // A file system may have a number of its own (btrfs).
+        // btrfs has an anonymous device number.
         let disk = table.of(number).next().map_or(number, |mount| mount.disk);
         if let Some(id) = on_disk.get(&disk) {
             return Some(Owner::Volume((*id).clone()));
@@ -346,7 +344,7 @@ fn owners(
     mounted.into_iter().filter_map(|number| Some((number, owner_of(number)?))).collect()
 }
 
-/// Whether a number that the volume's disk had is another disk's by now.
+/// Whether another disk has got the number since.
 fn is_given_away(cx: &Context<'_>, id: &VolumeId, number: DeviceNumber) -> bool {
     let presence = || cx.host.devices.presence(number, &cx.cloud.identity(id));
     cx.cloud.identity_doubt().is_none() && matches!(presence(), Ok(Presence::Other(_)))
@@ -375,7 +373,7 @@ fn facts(
     };
     let numbers = around.disks_of(owner);
     let is_here = around.table.mounts().iter().any(|mount| numbers.contains(&mount.disk));
-    // A cloud that answers that it knows no such volume may be right about other namespaces.
+    // A cloud that does not know the volume may be right about mounts in other namespaces.
     let disk = id
         .filter(|_| is_here || cloud != CloudFact::Missing)
         .and_then(|id| of_another_cloud(cx, id, &disk, &cloud, &numbers))
@@ -455,13 +453,13 @@ fn mount_facts(
         Owner::Volume(id) => Some(id),
         Owner::Name(_) => None,
     };
-    // Five hundred containers may have it from one disk, which is looked at once.
+    // Five hundred containers may mount the same disk; check it once.
     let mut known = BTreeMap::new();
     let mut verdict = |mount: &Mount| {
         let number = around.disk_under(mount);
         known.entry(number).or_insert_with(|| verdict_of(cx, id, number, disk)).clone()
     };
-    // Another one's mount at the volume's folder counts as the volume's above.
+    // A foreign mount at the volume's directory counts as the volume's above.
     let is_the_volumes = |top: &Mount| {
         id.is_some() && label::owner_of(top).as_ref() == id
             || number_of(disk) == Some(around.disk_under(top))
@@ -469,7 +467,7 @@ fn mount_facts(
     let mut mounts = Vec::new();
     for mount in around.table.mounts().iter().filter(is_ours) {
         let (role, pod) = own_role(cx.faces, mount, record);
-        // Another user may not go there, and sees no less of it for that.
+        // Another user cannot enter the directory, which hides nothing.
         let is_root = cx.host.environment.is_root();
         let hidden = is_root
             .then(|| mount_place::out_of_reach(cx, mount, around.table, is_the_volumes))
@@ -503,7 +501,7 @@ fn mount_facts(
     mounts
 }
 
-/// What a mount of the number is, as the heal would have it; nothing if it cannot be told.
+/// The state of a mount from this number, as the heal sees it; `None` if unknown.
 fn verdict_of(
     cx: &Context<'_>,
     id: Option<&VolumeId>,
@@ -511,12 +509,12 @@ fn verdict_of(
     disk: &DiskFact,
 ) -> Option<MountVerdict> {
     if let (Some(id), Some(here)) = (id, disk.here()) {
-        // A file system with a number of its own, and it is not known which disk is under it.
+        // An anonymous number whose disk is unknown.
         let is_disks = number.major != 0;
         let presence = || cx.host.devices.presence(number, &cx.cloud.identity(id)).ok();
         return is_disks.then(presence)?.map(|presence| judge(number, &presence, here));
     }
-    // What the volume's disk must show is not known: only a death can be told.
+    // The disk's identity is unknown, so only its loss can be recognised.
     let is_gone = cx.host.devices.is_gone(number).ok()?;
     is_gone.then(|| judge(number, &Presence::Absent, Here::Nothing))
 }
@@ -541,7 +539,7 @@ fn record_fact(cx: &Context<'_>, id: &VolumeId, record: Option<&VolumeRecord>) -
     }
 }
 
-/// Disks that volumes had and that are gone, and which processes still have files of them.
+/// Lost disks of volumes, and processes with open files on them.
 struct LostDisks {
     numbers: BTreeMap<DeviceNumber, VolumeId>,
     users: Answer<Vec<FileUse>>,
@@ -563,7 +561,7 @@ impl LostDisks {
     }
 }
 
-/// What the facts of each volume are taken from.
+/// What the facts of every volume are derived from.
 struct Surroundings<'a> {
     records: &'a [VolumeRecord],
     table: &'a MountTable,
@@ -572,7 +570,7 @@ struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// The disks under a volume's mounts, in every namespace.
+    /// The disks of a volume's mounts in all namespaces.
     fn disks_of(&self, owner: &Owner) -> BTreeSet<DeviceNumber> {
         let elsewhere = self.elsewhere.iter().flat_map(|one| &one.mounts);
         let all = self.table.mounts().iter().chain(elsewhere);
@@ -580,8 +578,7 @@ impl Surroundings<'_> {
         its.map(|mount| self.disk_under(mount)).collect()
     }
 
-    /// The disk under a mount. In other namespaces a btrfs is not asked for it; but its number is
-    /// the same here.
+    /// The disk of a mount. For btrfs in another namespace, looked up by its anonymous number in this one.
     fn disk_under(&self, mount: &Mount) -> DeviceNumber {
         self.table.of(mount.number).next().map_or(mount.disk, |known| known.disk)
     }
@@ -612,8 +609,8 @@ fn who_has(facts: &VolumeFacts) -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Whether anything of the volume is on this machine. A record alone may be that of a machine that
-/// attaches volumes to others.
+/// Whether anything of the volume is on this node. A record alone may be of a controller that attaches volumes to other
+/// nodes.
 fn is_here(facts: &VolumeFacts) -> bool {
     !matches!(facts.disk, DiskFact::None | DiskFact::Unseen { .. })
         || !facts.mounts.is_empty()
