@@ -1,4 +1,4 @@
-//! The clock: this moment, the end of a call's time, and the sleep until the next look.
+//! The clock: the current time, deadlines and pauses.
 
 use crate::model::pauses;
 use crate::model::timestamp::Millis;
@@ -15,20 +15,19 @@ pub fn seconds() -> u64 {
     now() / 1000
 }
 
-/// This moment by the clock that all processes of one boot share, that goes on while the machine sleeps,
-/// and that cannot be set.
+/// The time since boot: a clock that all processes share, that includes suspend and that cannot be set.
 pub fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// The time since boot without the time that the machine slept, as the kernel's log counts it.
+/// The time since boot without suspend, as in the kernel's log.
 pub fn since_boot_awake() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// The moment after which a call answers rather than waits.
+/// The moment after which a call answers instead of waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
     end: Instant,
@@ -41,22 +40,21 @@ impl Deadline {
         Self { end: Instant::now() + total, total }
     }
 
-    /// The time that is left; zero when it is over.
+    /// The remaining time, or zero.
     pub fn remaining(self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// Whether the time is over.
     pub fn over(self) -> bool {
         self.remaining().is_zero()
     }
 
-    /// The whole time that the call was given.
+    /// The time that the call was given.
     pub fn total(self) -> Duration {
         self.total
     }
 
-    /// The time that has gone since it began.
+    /// The time since the call began.
     pub fn spent(self) -> Duration {
         self.total.saturating_sub(self.remaining())
     }
@@ -68,7 +66,7 @@ impl Deadline {
         if other.end < self.end { other } else { self }
     }
 
-    /// Sleeps for `step`, or for what is left if that is less; says whether time is left then.
+    /// Sleeps for `step` or the remaining time; returns whether any time is left.
     pub fn pause(self, step: Duration) -> bool {
         let nap = step.min(self.remaining());
         if !nap.is_zero() {

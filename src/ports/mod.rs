@@ -1,5 +1,5 @@
-//! What the driver needs of a cloud and of a machine. The clouds and this machine's adapters implement
-//! these traits; the driver knows nothing else of either.
+//! What the driver needs from a cloud and from a node: traits that adapters implement, and all that the driver knows
+//! about either.
 
 pub mod clock;
 pub mod cloud;

@@ -1,4 +1,4 @@
-//! What a machine remembers between calls, and what its calls share.
+//! What a node remembers between calls, and what its calls share.
 
 use crate::clock::Deadline;
 use crate::model::advice::{Advice, Remedy, advise};
@@ -10,33 +10,33 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The records of volumes, and an index of their names.
+/// The volumes' records, and an index of their names.
 pub trait Records {
-    /// What is remembered of a volume. A record that cannot be read is none: it is a cache.
+    /// The volume's record. An unreadable one counts as empty, since it is a cache.
     fn load(&self, id: &VolumeId) -> VolumeRecord;
-    /// All that is remembered: an error if it cannot be listed.
+    /// All records; an error if they cannot be listed.
     fn list(&self) -> Result<Vec<VolumeRecord>>;
     /// The file of a volume's record, for people.
     fn file(&self, id: &VolumeId) -> PathBuf;
-    /// Whether anything is remembered of a volume that outlives the machine's restart. What cannot be
-    /// told is an error: the caller decides by what it does in doubt.
+    /// Whether anything about the volume is recorded beyond a reboot. An error if that is uncertain; the caller decides
+    /// what that means.
     fn has(&self, id: &VolumeId) -> Result<bool>;
-    /// Changes what is remembered. Callers use [`update`](#method.update).
+    /// Changes a record. Callers use [`update`](#method.update).
     fn change(&self, id: &VolumeId, change: &mut dyn FnMut(&mut VolumeRecord)) -> Result<()>;
-    /// Forgets the volume.
+    /// Deletes the record.
     fn forget(&self, id: &VolumeId) -> Result<()>;
-    /// The volume that has this name here.
+    /// The volume of this name.
     fn named(&self, name: &VolumeName) -> Option<VolumeId>;
-    /// All names, with their volumes.
+    /// All names with their volumes.
     fn names(&self) -> Vec<(VolumeName, VolumeId)>;
-    /// Notes a name in the index.
+    /// Adds a name to the index.
     fn note_name(&self, name: &VolumeName, id: &VolumeId) -> Result<()>;
-    /// Other volumes whose disks show the same cut serial.
+    /// Other volumes whose disks show the same truncated serial.
     fn others_with_serial(&self, id: &VolumeId) -> Vec<VolumeId>;
 }
 
 impl dyn Records + '_ {
-    /// Changes what is remembered. The caller holds the volume's lock.
+    /// Changes a record. The caller holds the volume's lock.
     pub fn update(&self, id: &VolumeId, change: impl FnOnce(&mut VolumeRecord)) -> Result<()> {
         let mut change = Some(change);
         self.change(id, &mut |record| {
@@ -47,32 +47,30 @@ impl dyn Records + '_ {
     }
 }
 
-/// One lock for each volume.
+/// One lock per volume.
 pub trait Locks {
-    /// Takes the lock of a volume; waits until the deadline, then says who has it.
+    /// Takes a volume's lock. Waits until the deadline, and then names its holder.
     fn take(&self, id: &VolumeId, operation: &str, deadline: Deadline) -> Result<Locked>;
-    /// The volumes whose locks have a file, whether or not a process has the lock.
+    /// The volumes with a lock file, whether or not it is locked.
     fn files(&self) -> Vec<VolumeId>;
-    /// Who has the lock of a volume now, in words. Nothing is locked to find out.
+    /// The current holder, in words, without taking the lock.
     fn holder(&self, id: &VolumeId) -> Option<String>;
-    /// Who has the lock, in words, if that process does nothing more by itself.
+    /// The current holder, in words, if it is hung.
     fn hanging_holder(&self, id: &VolumeId) -> Option<String>;
-    /// Processes that earlier calls on the volume left behind, and that still hang. The caller holds
-    /// the volume's lock.
+    /// Hung processes that earlier calls on the volume left behind. The caller holds the volume's lock.
     fn stuck(&self, id: &VolumeId) -> Vec<StuckProcess>;
 }
 
 /// A held lock, until it is dropped.
 pub type Lock = Box<dyn HeldLock>;
 
-/// What holds a lock.
 pub trait HeldLock: fmt::Debug {}
 
-/// What came of the wish for a lock.
+/// The result of taking a lock.
 #[derive(Debug)]
 pub enum Locked {
     Held(Lock),
-    /// The folder cannot be written: the reason.
+    /// The directory is not writable, for this reason.
     Impossible(Error),
 }
 
@@ -91,14 +89,14 @@ impl Locked {
 /// A killed process that hangs in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StuckProcess {
-    /// What it is and where it hangs.
+    /// The process and what it hangs on.
     pub description: String,
     pub what_ends_it: Advice,
-    /// Whether it hangs on a file of the driver's own, and not on the volume's disk.
+    /// Whether it hangs on one of the driver's own files rather than the volume's disk.
     pub is_on_own_file: bool,
-    /// The disk, by number.
+    /// The disk's number.
     pub disk: Option<String>,
-    /// The kernel's count of disks, which tells this one from a later one of the same number.
+    /// The disk's sequence number, which distinguishes it from a later one of the same number.
     pub sequence: Option<u64>,
 }
 
@@ -110,10 +108,11 @@ pub fn what_ends_it() -> Advice {
     )
 }
 
-/// Answers of the cloud that processes share. An answer also serves calls that begin a moment after it was asked for.
+/// The cloud's answers, shared between processes. An answer also serves calls that begin shortly after it was
+/// requested.
 pub trait Answers {
-    /// The answer to a yes-or-no question about a volume: a fresh one of another process, else
-    /// asked now. An error is an answer for its asker alone.
+    /// The answer to a yes-or-no question about a volume: a fresh one of another process, otherwise a new one. Errors
+    /// are not shared.
     fn shared(
         &self,
         id: &VolumeId,
@@ -121,25 +120,25 @@ pub trait Answers {
         deadline: Deadline,
         ask: &mut dyn FnMut() -> Result<bool>,
     ) -> Result<bool>;
-    /// Which server a node is. Nothing is a server that certainly does not exist.
+    /// Which server a node is; `None` if it certainly does not exist.
     fn server(
         &self,
         node: &NodeName,
         deadline: Deadline,
         ask: &mut dyn FnMut() -> Result<Option<ServerId>>,
     ) -> Result<Option<ServerId>>;
-    /// Which server a node was a short while ago. A node keeps its server for as long as it lives, so
-    /// this is mostly still so; a caller that goes by it must see that it is.
+    /// Which server a node was a short while ago. A node keeps its server for life, so this is mostly still true; a
+    /// caller that relies on it must verify it.
     fn recent_server(&self, node: &NodeName) -> Option<ServerId>;
-    /// The node was just seen to be this server.
+    /// Records which server the node is.
     fn is_server(&self, node: &NodeName, server: &ServerId);
-    /// The answer to a yes-or-no question about a volume is yes: it was just seen.
+    /// Records that the answer about a volume is yes.
     fn is_so(&self, id: &VolumeId, about: &str);
-    /// Forgets what was answered about a volume, for it is about to change.
+    /// Drops the answers about a volume that is about to change.
     fn forget(&self, id: &VolumeId);
 }
 
-/// A change that the cloud makes after it has answered.
+/// A change that the cloud completes after it has answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -147,10 +146,10 @@ pub enum Change {
     Detach,
 }
 
-/// How long the cloud usually takes for a change, as the processes of this machine have seen it.
+/// How long the cloud usually takes for a change, as measured on this node.
 pub trait Pace {
-    /// How long the change takes when nothing else is in its way.
+    /// The usual time without delays.
     fn usual(&self, change: Change) -> Option<Duration>;
-    /// The change was seen to be through after this time.
+    /// Records a completed change.
     fn took(&self, change: Change, time: Duration);
 }

@@ -1,8 +1,8 @@
-//! The cloud: who has which volume, and the requests that change it.
+//! The cloud: which server has which volume, and the requests that change it.
 //!
-//! Adapters are raw: they report what is, and pass a request on. Whether "already attached" is a
-//! success, what to wait for and what to refuse is the driver's to decide. How a cloud is added
-//! is written in `docs/adding-a-cloud.md`; `tests/conformance` is what each must pass.
+//! Adapters only report the state and pass requests on. Whether "already attached" is a success, what to wait for and
+//! what to refuse is the driver's decision. `docs/adding-a-cloud.md` explains how to add a cloud, and
+//! `tests/conformance` is what each must pass.
 
 pub mod notes;
 mod volume;
@@ -19,27 +19,27 @@ use crate::model::ids::{NodeName, ServerId, VolumeId, VolumeName};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a cloud can do, and how people call it and its parts.
+/// What a cloud can do, and its names for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     pub name: &'static str,
-    /// Whether it is asked over a network. Then calls of one moment share its answers, how long its
-    /// changes take is remembered, and its clock is compared with this machine's.
+    /// Whether it is reached over a network. Then concurrent calls share its answers, the time of its changes is
+    /// recorded, and its clock is compared with the node's.
     pub is_remote: bool,
-    /// Whether it keeps every [`Note`]. Without, the driver marks no volume as mounted, so a detach that
-    /// is called on another machine is refused by nothing; waits for no attach whose caller was
-    /// killed; and does not see whether another server had a volume in between.
+    /// Whether it keeps every [`Note`]. Without them the driver marks no volume as mounted, so that nothing refuses a
+    /// detach that is called on another node; does not wait for an attach whose caller was killed; and does not notice
+    /// that another server had a volume meanwhile.
     pub keeps_marks: bool,
-    /// After so long without a sign of it, a request that it took never comes true.
+    /// How long an accepted request may show no sign before it counts as lost.
     pub longest_silence: Duration,
-    /// Its part that knows the volumes, where its two parts contradict each other.
+    /// The name of its block storage service, for contradictions between the two.
     pub volumes_side: &'static str,
-    /// Its part that runs the servers.
+    /// The name of its compute service.
     pub servers_side: &'static str,
 }
 
 impl Capabilities {
-    /// A cloud beside us, that keeps no marks.
+    /// A local cloud that keeps no marks.
     pub const fn of(name: &'static str) -> Self {
         Self {
             name,
@@ -52,46 +52,46 @@ impl Capabilities {
     }
 }
 
-/// What this driver cannot put right, and a person may.
+/// A problem that a person may fix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble<'a> {
-    /// A volume has failed, or is about to go.
+    /// A volume is in an error state or is being deleted.
     FailedVolume,
-    /// This volume has failed while it was attached, and so cannot be detached.
+    /// This volume is in an error state while attached, so it cannot be detached.
     FailedWhileAttached(&'a VolumeId),
-    /// This server has this volume mapped, and the volume lists no attachment.
+    /// This server maps this volume, which lists no attachment.
     LeftMapping(&'a ServerId, &'a VolumeId),
-    /// A volume is not free because of an attachment of this id that no request ends.
+    /// This leftover attachment keeps a volume from becoming free.
     LeftAttachment(&'a str),
-    /// A volume is listed at a server that does not know of it, by the attachment of this id.
+    /// The server does not know this attachment that a volume lists.
     ForgottenAttachment(&'a str),
     /// The cloud refuses notes.
     NotesForbidden,
 }
 
-/// A cloud that lends block volumes to servers. The seven methods without a body make one; the defaults of the others
-/// promise nothing.
+/// A cloud that attaches block volumes to servers. The seven methods without a body are enough; the defaults of the
+/// others promise nothing.
 pub trait Cloud {
-    /// What it can do. No request is made.
+    /// What it can do. Makes no request.
     fn capabilities(&self) -> Capabilities;
 
-    /// What the volume's disk shows on the machine it is attached to. No request is made.
+    /// The identity of the volume's disk on its server. Makes no request.
     fn identity(&self, id: &VolumeId) -> Identity;
 
-    /// Why [`Self::identity`] is a guess: it is not known which cloud the volumes are from. A report must not
-    /// judge a disk by a guess.
+    /// Why [`Self::identity`] is a guess: the configuration does not say which cloud the volumes are from. A report
+    /// must not judge a disk by a guess.
     fn identity_doubt(&self) -> Option<&Error> {
         None
     }
 
-    /// The volume; `None` only when the cloud says for certain that it does not exist.
+    /// The volume; `None` only if it certainly does not exist.
     fn volume(&self, id: &VolumeId, deadline: Deadline) -> Result<Option<CloudVolume>>;
 
-    /// The server behind a node's name; `None` only when it certainly does not exist.
+    /// The server of a node's name; `None` only if it certainly does not exist.
     fn server(&self, node: &NodeName, deadline: Deadline) -> Result<Option<ServerId>>;
 
-    /// Whether a server that has a volume certainly belongs to another node than this one, whose name
-    /// stands for `server`. By default whatever a name stands for is right.
+    /// Whether a server with a volume certainly belongs to another node than the one whose name resolves to `server`.
+    /// By default names are trusted.
     fn belongs_to_another_node(
         &self,
         attached: &ServerId,
@@ -101,7 +101,7 @@ pub trait Cloud {
         Ok(server.is_some_and(|server| server != attached))
     }
 
-    /// Whether this machine itself shows that it is this server, whatever name the node has. No request is made.
+    /// Whether this node itself shows that it is this server, whatever the node's name. Makes no request.
     fn is_this_machine(&self, _server: &ServerId) -> bool {
         false
     }
@@ -109,21 +109,21 @@ pub trait Cloud {
     /// Every volume that is attached to the server.
     fn attached_to(&self, server: &ServerId, deadline: Deadline) -> Result<Vec<CloudVolume>>;
 
-    /// Asks for an attachment; it may come true later. An error of kind `Unreachable` or
-    /// `Timeout` leaves open whether it was taken: the driver looks.
+    /// Requests an attachment, which may happen later. After an error of kind `Unreachable` or `Timeout` it is unknown
+    /// whether the request was accepted; the driver finds out.
     fn attach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()>;
 
-    /// Asks to end an attachment; it may come true later. Errors as with attach; one of kind
-    /// `Missing` says that the servers' side knows of none.
+    /// Requests the end of an attachment, which may happen later. Errors as for attach; kind `Missing` means that the
+    /// compute service has none.
     fn detach(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<()>;
 
-    /// The link under which people and the orchestrator know the volume's disk. No request is made.
+    /// The link by which people and the orchestrator know the volume's disk. Makes no request.
     fn link(&self, id: &VolumeId) -> PathBuf {
         Path::new("/dev/disk/by-id").join(id.link_name())
     }
 
-    /// Whether the servers' side has the volume mapped to the server: that is so from the first moment
-    /// of an attach to the last of a detach. By default that is what the volume lists.
+    /// Whether the compute service maps the volume to the server, which lasts from the beginning of an attach to the
+    /// end of a detach. By default, what the volume lists.
     fn mapping(&self, id: &VolumeId, server: &ServerId, deadline: Deadline) -> Result<Mapping> {
         if self.server_view(server, deadline)?.is_none() {
             return Ok(Mapping::NoServer);
@@ -133,31 +133,31 @@ pub trait Cloud {
         Ok(if is_mapped { Mapping::Mapped } else { Mapping::NotMapped })
     }
 
-    /// Notes things with the volume, all in one request, or removes them. By default the cloud
-    /// allows none: the driver attaches only volumes whose detach finds them without.
+    /// Stores or removes notes with the volume in one request. By default the cloud allows none, and the driver only
+    /// attaches volumes whose detach finds them without.
     fn note(&self, _id: &VolumeId, _notes: &[Note<'_>], _deadline: Deadline) -> Result<()> {
         let name = self.capabilities().name;
         Err(Error::new(Kind::Config, format!("{name} keeps no notes with its volumes")))
     }
 
-    /// Every volume that has this name noted.
+    /// Every volume with this recorded name.
     fn recorded_as(&self, _name: &VolumeName, _deadline: Deadline) -> Result<Vec<CloudVolume>> {
         Ok(Vec::new())
     }
 
-    /// Every volume that people gave this name in the cloud. By default names there say nothing.
+    /// Every volume with this display name. By default display names mean nothing.
     fn called(&self, _name: &VolumeName, _deadline: Deadline) -> Result<Vec<CloudVolume>> {
         Ok(Vec::new())
     }
 
-    /// The server; `None` only if there is certainly none of that id. By default it is taken to run.
+    /// The server; `None` only if it certainly does not exist. By default it counts as running.
     fn server_view(&self, _server: &ServerId, _deadline: Deadline) -> Result<Option<ServerView>> {
         let word = "state not known".to_owned();
         Ok(Some(ServerView { name: None, state: ServerState::Running, word }))
     }
 
-    /// Where these credentials look, such as a project and a region, unless they show this server or this machine's
-    /// own there: only then does "not found" mean "does not exist". By default nothing is out of sight.
+    /// The scope of these credentials, such as project and region, unless they show this server or this node's own:
+    /// only then does "not found" mean "does not exist". By default nothing is out of scope.
     fn unproven_scope(
         &self,
         _server: Option<&ServerId>,
@@ -166,36 +166,35 @@ pub trait Cloud {
         Ok(None)
     }
 
-    /// What the server's host does, as far as the cloud tells.
+    /// What the server's host is doing, as far as the cloud tells.
     fn work_at(&self, _server: &ServerId, _deadline: Deadline) -> Result<Work> {
         Ok(Work::NoneKnown)
     }
 
-    /// What holds the volume beside finished attachments.
+    /// What holds the volume besides finished attachments.
     fn reservations(&self, _id: &VolumeId, _deadline: Deadline) -> Result<Vec<Reservation>> {
         Ok(Vec::new())
     }
 
-    /// Removes an attachment from the volumes' side alone. Right only when the server does not exist
-    /// any more: a running one would have its disk cut off.
+    /// Removes an attachment record from the block storage service alone. Only right if the server no longer exists; a
+    /// running one would lose its disk.
     fn forget_attachment(&self, attachment: &str, _deadline: Deadline) -> Result<()> {
         let name = self.capabilities().name;
         Err(Error::refused(format!("{name} has no attachment {attachment}")))
     }
 
-    /// By how many seconds the cloud's clock was ahead of ours when it answered last; nothing where
-    /// it has none, or has not answered.
+    /// By how many seconds the cloud's clock was ahead at its last answer; `None` if unknown.
     fn clock_ahead(&self) -> Option<i64> {
         None
     }
 
-    /// Asks for a larger volume; it may come true later.
+    /// Requests a larger volume, which may happen later.
     fn extend(&self, id: &VolumeId, _bytes: u64, _deadline: Deadline) -> Result<()> {
         let name = self.capabilities().name;
         Err(Error::new(Kind::Config, format!("{name} cannot make volume {id} larger")))
     }
 
-    /// What a person does here about a trouble, with the tools of this cloud.
+    /// What a person can do about a problem with this cloud's tools.
     fn advice(&self, _trouble: Trouble<'_>) -> Option<String> {
         None
     }

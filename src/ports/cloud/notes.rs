@@ -1,5 +1,5 @@
-//! What is noted with a volume in the cloud, for every machine to read: pairs of texts, in one form
-//! for all clouds. Old notes stay readable, so a key's meaning never changes.
+//! Notes that the cloud stores with a volume, for every node to read: pairs of texts, in one form for all clouds. Old
+//! notes stay readable, so the meaning of a key never changes.
 
 use crate::model::cloud::request::AttachRequest;
 use crate::model::disk::formatting::Life;
@@ -10,51 +10,50 @@ use std::collections::BTreeSet;
 /// The orchestrator's name of the volume.
 const NAME_KEY: &str = "incloud-disk-name";
 
-/// An attach that was asked for, until its outcome was seen.
+/// An attach request with unknown outcome.
 const REQUEST_KEY: &str = "incloud-disk-attach-asked";
 
-/// How often the volume went to another server, and to which it went last.
+/// The attach generation: how often the volume went to another server, and to which one last.
 const TENURE_KEY: &str = "incloud-disk-tenure";
 
-/// How far the volume has come. What any server once mounted is formatted by none.
+/// How far the volume has come. A volume that any server has mounted is never formatted.
 const LIFE_KEY: &str = "incloud-disk-life";
 
-/// The server which has the volume mounted.
+/// The server that has mounted the volume.
 const MOUNTED_KEY: &str = "incloud-disk-mounted-on";
 
-/// What the key of each further server that has it mounted begins with; the server's id follows. Each has
-/// a key of its own, so that none takes away another's.
+/// The prefix of the key for each further server that has mounted it, followed by the server's id. Each has its own
+/// key, so that none removes another's.
 const BESIDE_KEY: &str = "incloud-disk-mounted-on.";
 
-/// Which server was the last to get a volume by an attach of ours, and how often it went to another
-/// one than the time before: two equal counts mean that no other server had it in between.
+/// The last server that got a volume by our attach, and how often that was another server than before. Equal counts
+/// prove that no other server had it in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenure {
     pub server: ServerId,
-    /// How often the server was another one.
     pub count: u64,
 }
 
-/// One thing to note with a volume, or to remove: nothing in an `Option` removes it.
+/// A note to store, or to remove if it contains `None`.
 #[derive(Debug, Clone, Copy)]
 pub enum Note<'a> {
-    /// The orchestrator's name of it.
+    /// The orchestrator's name.
     Name(Option<&'a VolumeName>),
-    /// An attach that is about to be asked for, until its outcome was seen.
+    /// An attach request with unknown outcome.
     Request(Option<&'a AttachRequest>),
-    /// Who is about to have it, if that is another one than before.
+    /// The server that gets the volume next, if it is another one.
     Tenure(Option<&'a Tenure>),
-    /// How far it has come.
+    /// How far the volume has come.
     Life(&'a Life),
     MountedOn(Option<&'a ServerId>),
-    /// A further server that has it mounted.
+    /// A further server that has mounted the volume.
     MountedBeside(&'a ServerId),
-    /// A further server that has it mounted no more.
+    /// A further server that no longer mounts the volume.
     NotMountedBeside(&'a ServerId),
 }
 
 impl Note<'_> {
-    /// The key under which it is kept.
+    /// Its key.
     pub fn key(&self) -> Cow<'static, str> {
         match self {
             Self::Name(_) => NAME_KEY.into(),
@@ -68,7 +67,7 @@ impl Note<'_> {
         }
     }
 
-    /// The text that is kept; nothing if the key is to be removed.
+    /// Its text; `None` removes the key.
     pub fn value(&self) -> Option<String> {
         match self {
             Self::Name(name) => name.map(ToString::to_string),
@@ -84,24 +83,24 @@ impl Note<'_> {
     }
 }
 
-/// All that is noted with a volume.
+/// All notes of a volume.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// The orchestrator's name of it.
+    /// The orchestrator's name.
     pub name: Option<VolumeName>,
-    /// An attach that was asked for.
+    /// An attach request with unknown outcome.
     pub request: Option<AttachRequest>,
-    /// Who had it last.
+    /// The last server that had it.
     pub tenure: Option<Tenure>,
-    /// How far it has come.
+    /// How far the volume has come.
     pub life: Option<Life>,
     pub mounted_on: Option<ServerId>,
-    /// Further servers that have it mounted.
+    /// Further servers that have mounted the volume.
     pub mounted_beside: BTreeSet<ServerId>,
 }
 
 impl Notes {
-    /// Reads them from whatever pairs are kept with a volume; other keys are other programs'.
+    /// Reads the notes from a volume's pairs; other keys belong to other programs.
     pub fn read<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut notes = Self::default();
         for (key, text) in pairs {

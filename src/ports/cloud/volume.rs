@@ -1,4 +1,4 @@
-//! What a cloud shows of its volumes and servers.
+//! A cloud's view of volumes and servers.
 
 use super::notes::{Notes, Tenure};
 use crate::model::cloud::attachment_state::VolumeStatus;
@@ -7,40 +7,39 @@ use crate::model::disk::formatting::Life;
 use crate::model::ids::{ServerId, VolumeId, VolumeName};
 use std::collections::BTreeSet;
 
-/// A volume as the cloud shows it.
+/// A volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CloudVolume {
     pub id: VolumeId,
-    /// Its size in bytes.
+    /// In bytes.
     pub size: u64,
-    /// Its name in the cloud, as people gave it.
+    /// The display name that people gave it.
     pub name: Option<String>,
-    /// The orchestrator's name of it, as an attach recorded it.
+    /// The orchestrator's name, recorded by an attach.
     pub recorded_name: Option<VolumeName>,
-    /// The server that says it has the volume mounted.
+    /// The server whose mark says that it has mounted the volume.
     pub mounted_on: Option<ServerId>,
-    /// Further servers that say so, of a volume that several may have.
+    /// Further such servers, for a shared volume.
     pub mounted_beside: BTreeSet<ServerId>,
-    /// How far it has come, as noted with it.
+    /// How far it has come, according to its notes.
     pub life: Option<Life>,
-    /// What the cloud made it from, if it did not begin blank: a snapshot, an image, a volume.
+    /// What it was made from, if not blank: a snapshot, an image, a volume.
     pub origin: Option<String>,
-    /// Whether its disk is smaller by what an encryption takes.
+    /// Whether encryption makes its disk smaller.
     pub is_encrypted: bool,
-    /// Who had it last, as far as our attaches noted it.
+    /// The last server that had it, as far as our attaches recorded that.
     pub tenure: Option<Tenure>,
-    /// An attach that was asked for, and whose outcome is not noted yet.
+    /// An attach request with unknown outcome.
     pub requested: Option<AttachRequest>,
-    /// What it is doing.
     pub status: VolumeStatus,
-    /// Whether several servers may have it at once.
+    /// Whether it is multi-attach.
     pub is_shareable: bool,
-    /// Where it is attached; one that is only on its way is not listed, one that is leaving is.
+    /// Its attachments, including one that is ending, but not one in progress.
     pub attachments: Vec<Attachment>,
 }
 
 impl CloudVolume {
-    /// A volume that began blank, that one server may have, and of which nothing is noted.
+    /// A blank volume for one server, without notes.
     pub fn new(id: VolumeId, size: u64, status: VolumeStatus) -> Self {
         Self {
             id,
@@ -60,7 +59,7 @@ impl CloudVolume {
         }
     }
 
-    /// Adds the notes that the cloud keeps with the volume.
+    /// Adds the volume's notes.
     #[must_use]
     pub fn with_notes(self, notes: Notes) -> Self {
         let Notes { name, request, tenure, life, mounted_on, mounted_beside } = notes;
@@ -75,17 +74,16 @@ impl CloudVolume {
         }
     }
 
-    /// The attachment to this server, if there is one.
     pub fn attachment_to(&self, server: &ServerId) -> Option<&Attachment> {
         self.attachments.iter().find(|attachment| attachment.server == *server)
     }
 
-    /// Whether this server says that it has the volume mounted.
+    /// Whether this server's mark says that it has mounted the volume.
     pub fn is_marked_by(&self, server: &ServerId) -> bool {
         self.mounted_on.as_ref() == Some(server) || self.mounted_beside.contains(server)
     }
 
-    /// Whether any server says so.
+    /// Whether any server's mark does.
     pub fn is_marked(&self) -> bool {
         self.mounted_on.is_some() || !self.mounted_beside.is_empty()
     }
@@ -93,18 +91,17 @@ impl CloudVolume {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attachment {
-    /// The attachment's own id, where it has one: a volume that was detached and attached again
-    /// has another.
+    /// The attachment's id, if it has one; a later attachment has another.
     pub id: Option<String>,
     pub server: ServerId,
-    /// Since when, in the cloud's words.
+    /// Since when, in the cloud's format.
     pub since: Option<String>,
-    /// Whether the server starts from it: then no orchestrator attached it.
+    /// Whether it is the server's root volume, which no orchestrator attached.
     pub is_root: bool,
 }
 
 impl Attachment {
-    /// An attachment of which the cloud tells the server alone.
+    /// An attachment of which only the server is known.
     pub fn to(server: ServerId) -> Self {
         Self { id: None, server, since: None, is_root: false }
     }
@@ -113,22 +110,22 @@ impl Attachment {
 /// Whether a server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerState {
-    /// It runs, or nothing says that it does not.
+    /// It runs, or may run.
     Running,
-    /// It certainly does not run: it writes to no disk.
+    /// It certainly does not run and writes to no disk.
     Stopped,
-    /// It does not run, and no host has it: an attach is only reserved, and a detach is done at once.
+    /// It is shelved: an attach is only reserved, and a detach completes at once.
     Offloaded,
     /// Anything else.
     Other,
 }
 
-/// A server as the cloud shows it.
+/// A server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerView {
     pub name: Option<String>,
     pub state: ServerState,
-    /// What the cloud calls that, for people.
+    /// The cloud's word for it, for people.
     pub word: String,
 }
 
@@ -139,11 +136,11 @@ impl ServerView {
     }
 }
 
-/// A hold on a volume that is no finished attachment yet, or not any more.
+/// A hold on a volume that is not a finished attachment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     pub id: String,
     pub server: Option<ServerId>,
-    /// How far it is, in the cloud's word.
+    /// Its state, in the cloud's words.
     pub word: String,
 }
