@@ -1,22 +1,22 @@
-//! What a person can do about a trouble: words, and actions that a front end has the commands for.
+//! Advice for a person: words, and remedies whose commands the front end knows.
 
 use super::text::visible;
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Display};
 use std::sync::OnceLock;
 
-/// What the driver does for a person who asks for it.
+/// Something that a person can ask the driver to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
     Adopt,
-    /// From the server, if it is named.
+    /// From the named server.
     Detach(Option<String>),
-    /// By the id alone, from this node; with the name that is settled so.
+    /// By id, from this node; settles what the name means, if given.
     DetachById(Option<String>, Option<String>),
     DetachByForce,
     Doctor,
     DoctorAsRoot,
-    /// Shows which processes of a lost disk would be ended.
+    /// Lists the processes of a lost disk that would be ended.
     EndHolders,
     EndUsers,
     Explain,
@@ -27,15 +27,15 @@ pub enum Remedy {
     Heal,
     History,
     Holders,
-    /// Takes the file system of this UUID for the volume's.
+    /// Accepts the file system with this UUID.
     KeepFileSystem(String),
-    /// Of the local cloud.
+    /// Lists the local cloud's volumes.
     ListVolumes,
     Release,
 }
 
 impl Remedy {
-    /// Done to this volume, by its id or its name.
+    /// For this volume, by its id or its name.
     pub fn of(self, volume: impl Display) -> Advice {
         Advice(vec![Part::Remedy(self, volume.to_string())])
     }
@@ -44,22 +44,22 @@ impl Remedy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Words(String),
-    /// With the volume, if it is known.
+    /// With the volume, if known.
     Remedy(Remedy, String),
 }
 
-/// Words and remedies, in the order in which they are read.
+/// Words and remedies, in reading order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice(Vec<Part>);
 
-/// Advice with other advice at each `{}`.
+/// Replaces each `{}` by other advice.
 pub fn advise<const N: usize>(words: &'static str, at: [Advice; N]) -> Advice {
     let mut at = at.into_iter();
     let all = words.split("{}").flat_map(|words| [Some(words.into()), at.next()]);
     Advice(all.flatten().flat_map(|one: Advice| one.0).collect())
 }
 
-/// Words quote paths of tenants, names of processes, words of the cloud: they stay in one line.
+/// Words quote tenants' paths, process names and the cloud's messages, so they are kept on one line.
 impl<T: AsRef<str>> From<T> for Advice {
     fn from(words: T) -> Self {
         Self(vec![Part::Words(visible(words.as_ref()).into_owned())])
@@ -72,12 +72,12 @@ impl From<Remedy> for Advice {
     }
 }
 
-/// The words of this process's front end for a remedy, and for the volume if it is not empty.
+/// The front end's words for a remedy, and for the volume unless it is empty.
 pub static REMEDY_WORDS: OnceLock<fn(&Remedy, &str) -> String> = OnceLock::new();
 
 impl Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without a front end a remedy is called as it is here.
+        // For tests without a front end.
         let own: fn(&Remedy, &str) -> String = |remedy, volume| format!("{remedy:?} {volume}");
         let words = REMEDY_WORDS.get().unwrap_or(&own);
         self.0.iter().try_for_each(|part| match part {

@@ -1,43 +1,40 @@
-//! What the two sides of a cloud say of a volume and a server, put together.
+//! The combined state of a volume and a server, from both services of a cloud.
 //!
-//! The volumes' side knows what each volume is doing and its finished attachments; the servers' side
-//! knows what it has mapped to a server, in flight included. Each can be behind, and they can
-//! contradict each other for good. This is the one table that says what follows.
+//! The block storage service knows each volume's status and finished attachments; the compute service knows its
+//! mappings, including those in progress. Either can lag behind, and they can contradict each other permanently. This
+//! is the one table that resolves them.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// What a volume is doing, at whichever server it is.
+/// What a volume is doing, at whichever server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum VolumePhase {
-    /// It is at rest, and free to be attached.
+    /// Idle and free.
     Available,
-    /// It is on its way to a server.
+    /// Being attached to a server.
     Attaching,
-    /// It is at rest, attached.
+    /// Idle and attached.
     Attached,
-    /// It is leaving a server.
+    /// Being detached from a server.
     Detaching,
-    /// The cloud works on it. What an adapter does not know counts as this: it is waited for.
+    /// The cloud is working on it. Also any status that an adapter does not know, so that it is waited for.
     #[default]
     Working,
-    /// Something went wrong with it, and it does not come right by itself.
+    /// In an error state, which does not resolve itself.
     Failed,
-    /// It is about to go, or to be another owner's.
+    /// Being deleted, or transferred to another owner.
     Leaving,
 }
 
-/// A volume's phase, and the cloud's own word for it: that one is for people alone.
+/// A volume's phase, and the cloud's own word for it, for people.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VolumeStatus {
-    /// What it is doing.
     pub phase: VolumePhase,
-    /// What the cloud calls that.
     pub word: String,
 }
 
 impl VolumeStatus {
-    /// A phase under the cloud's word for it.
     pub fn new(phase: VolumePhase, word: &str) -> Self {
         Self { phase, word: word.to_owned() }
     }
@@ -55,97 +52,94 @@ impl Serialize for VolumeStatus {
     }
 }
 
-/// Whether a volume may be attached to several servers at once. No file system that we make
-/// survives two writers.
+/// Whether a volume may be attached to several servers at once. No file system of this driver survives two writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// It has one server.
+    /// One server.
     Alone,
     /// Any number of servers, none of which writes.
     ReadOnly,
 }
 
-/// What the volumes' side says of the volume, as far as it matters to one server.
+/// The block storage service's view of the volume, as far as it matters to one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listing {
-    /// What the volume is doing.
     pub phase: VolumePhase,
-    /// Whether the server asked about is among its finished attachments.
+    /// Whether it lists a finished attachment to this server.
     pub lists_server: bool,
-    /// Whether another server is.
+    /// Whether it lists one to another server.
     pub lists_others: bool,
-    /// Whether several servers may have it.
+    /// Whether the volume is multi-attach.
     pub is_shareable: bool,
 }
 
-/// What the servers' side says of the pair.
+/// The compute service's view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mapping {
     /// The volume is mapped to the server.
     Mapped,
-    /// It is not.
     NotMapped,
-    /// There is no such server.
+    /// The server does not exist.
     NoServer,
 }
 
-/// What follows.
+/// The combined state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttachmentState {
-    /// Attached to no server: an attach may be asked for, a detach is done.
+    /// Attached nowhere: an attach may be requested, a detach is done.
     Free,
-    /// Attached to the server.
+    /// Attached to this server.
     Attached,
-    /// On its way to the server.
+    /// Being attached to this server.
     Attaching,
-    /// Still at the server, leaving it.
+    /// Being detached from this server.
     Detaching,
-    /// Another server has it, alone.
+    /// Attached to another server, exclusively.
     Elsewhere,
-    /// Another server has it, and this one may have it too.
+    /// Attached to another server, and this one may have it too.
     Shareable,
-    /// Attached to the server, while the cloud works on it (a backup, a new size): a detach waits.
+    /// Attached to this server while the cloud works on it (a backup, a resize): a detach waits.
     AttachedBusy,
-    /// The cloud works on it, and its two sides do not agree yet: wait.
+    /// The cloud works on it, and its services do not agree yet: wait.
     Busy,
-    /// The cloud works on it, and by both accounts not at this server: an attach waits.
+    /// The cloud works on it, and neither service has it at this server: an attach waits.
     BusyElsewhere,
-    /// The volume has failed, or is about to go, and is at no server: no attach will come true.
+    /// In an error state or being deleted, and at no server: it can never be attached.
     Unusable,
-    /// Mapped, but free or failed by the volume's phase: the moment after a detach, or a ghost.
-    /// Wait, then an operator.
+    /// Mapped, although its status says free or failed: briefly after a detach, or permanently. Wait, then refer to an
+    /// operator.
     Ghost,
-    /// The volumes' side lists the server, the servers' side does not know of it.
+    /// Listed at this server, but the compute service does not know of it.
     Forgotten,
-    /// The volumes' side lists a server that does not exist any more.
+    /// Listed at a server that no longer exists.
     ServerGone,
 }
 
 impl AttachmentState {
-    /// Whether it is at rest, and by both accounts not at the server.
+    /// Whether it is idle, and neither service has it at this server.
     pub fn is_elsewhere(self) -> bool {
         matches!(self, Self::Free | Self::Elsewhere | Self::Shareable)
     }
 }
 
-/// The table. Every phase is answered for.
+/// The table, with a row for every phase.
 #[expect(clippy::match_same_arms, reason = "rows stand where they are read, not where they agree")]
 pub fn judge(listing: &Listing, mapping: Mapping) -> AttachmentState {
     use Mapping::{Mapped, NoServer, NotMapped};
     use VolumePhase::{Attached, Attaching, Available, Detaching, Failed, Leaving};
     match (listing.phase, listing.lists_server, mapping) {
-        // A detach that is under way ends in either of these by itself.
+        // A detach in progress; both resolve themselves.
         (Detaching, true, Mapped | NotMapped) => AttachmentState::Detaching,
         (Attached, true, Mapped) => AttachmentState::Attached,
         (_, true, NoServer) => AttachmentState::ServerGone,
         (_, true, NotMapped) => AttachmentState::Forgotten,
         (Attaching, _, Mapped) => AttachmentState::Attaching,
-        // Lost in an error, but there by both accounts: that much is certain.
+        // In an error state, but certainly attached: both services say so.
         (Failed | Leaving, true, Mapped) => AttachmentState::Attached,
         (Available, true, Mapped) => AttachmentState::Busy,
         (_, true, Mapped) => AttachmentState::AttachedBusy,
 
-        // A shareable volume at another server: this server's own attach may be in flight.
+        // A multi-attach volume at another server; this server's own attach may be in progress.
         (Attached, false, Mapped) => AttachmentState::Attaching,
         (Attached, false, _) if listing.is_shareable => AttachmentState::Shareable,
         (Attached, false, _) => AttachmentState::Elsewhere,

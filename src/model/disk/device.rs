@@ -1,4 +1,4 @@
-//! Block devices as facts: a number, a size, and what proves whose disk it is.
+//! Block devices: their numbers, sizes, and what proves whose disk they are.
 
 use super::transport::{Admission, Transport};
 use crate::error::{Error, Result};
@@ -8,13 +8,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A block device's number: the one name of it that a mount cannot lie about.
+/// A block device's number, the one name that a mount cannot get wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DeviceNumber {
-    /// The driver's half.
     pub major: u32,
-    /// The device's half.
     pub minor: u32,
 }
 
@@ -51,12 +49,12 @@ impl From<DeviceNumber> for String {
     }
 }
 
-/// What a disk must show to be a volume's disk.
+/// What identifies a volume's disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
-    /// The disk's serial number is the volume's id, whole or cut to what virtio can show.
+    /// A serial that is the volume's id, whole or truncated as virtio shows it.
     Serial(VolumeId),
-    /// A loop device on exactly this file: the embedded local cloud.
+    /// A loop device with exactly this file, in the local cloud.
     BackingFile(PathBuf),
 }
 
@@ -69,19 +67,19 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Something that a disk shows of itself in sysfs.
+/// An identifying attribute of a disk in sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shown {
-    /// A serial number or world-wide name, and the file in sysfs that shows it.
+    /// A serial number or world-wide name.
     Serial {
-        /// The file, below the disk's folder.
+        /// Its file in the disk's directory.
         file: &'static str,
-        /// The text, without blanks around it.
+        /// Its text, trimmed.
         text: String,
     },
-    /// The file behind a loop device.
+    /// A loop device's file.
     BackingFile(PathBuf),
-    /// One whose path is longer than the kernel shows: no volume's image has such a path.
+    /// A path too long for the kernel to show, which no volume's image has.
     LongBackingFile,
 }
 
@@ -95,22 +93,22 @@ impl fmt::Display for Shown {
     }
 }
 
-/// How well a disk shows that it is a volume's.
+/// How well a disk proves that it is a volume's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Proof {
-    /// Its serial is the first 20 characters of the id: another volume could share them.
+    /// By the first 20 characters of the id, which another volume could share.
     Cut,
-    /// It shows the whole id.
+    /// By the whole id.
     Whole,
 }
 
 impl Identity {
-    /// The best proof among the things that a disk shows; nothing if it is another disk.
+    /// The best proof among a disk's attributes; `None` if it is another disk.
     pub fn proven_by(&self, shown: &[Shown]) -> Option<Proof> {
         shown.iter().filter_map(|one| self.proof(one)).max()
     }
 
-    /// The error that several disks show this identity.
+    /// The refusal if several disks have this identity.
     pub fn shown_by_several(&self, disks: &[Device]) -> Error {
         let names: Vec<_> =
             disks.iter().map(|d| format!("{} ({})", d.kernel_name, d.number)).collect();
@@ -130,7 +128,7 @@ impl Identity {
 }
 
 impl Shown {
-    /// Whether a cloud of any kind gives the disk of this volume this mark: its serial, or an image of that name.
+    /// Whether any kind of cloud identifies this volume's disk by this attribute: its serial, or an image of that name.
     pub fn names(&self, id: &VolumeId) -> bool {
         match self {
             Shown::Serial { text, .. } => serial_proof(id, text).is_some(),
@@ -143,8 +141,8 @@ impl Shown {
     }
 }
 
-/// A serial is the id itself, its first 20 characters, or (in world-wide names) the id's
-/// hexadecimal digits; identifiers of SCSI page 0x83 and `wwid` carry maker and model before it.
+/// A serial may be the id, its first 20 characters, or in world-wide names its hexadecimal digits; identifiers of SCSI
+/// page 0x83 and `wwid` have vendor and model in front.
 fn serial_proof(id: &VolumeId, text: &str) -> Option<Proof> {
     let last = text.split_ascii_whitespace().next_back().unwrap_or_default();
     let whole = |candidate: &str| candidate == id.as_str();
@@ -162,7 +160,7 @@ fn is_id_in_hex(id: &VolumeId, text: &str) -> bool {
         && bare.is_some_and(|bare| bare.replace('-', "").eq_ignore_ascii_case(&digits))
 }
 
-/// The names of links in by-id that udev may make for a disk of this volume: hints to look at.
+/// The by-id links that udev may make for a disk of this volume; only hints.
 pub fn link_names(id: &VolumeId) -> Vec<String> {
     let (cut, whole) = (id.virtio_serial(), id.as_str());
     let makers = [
@@ -180,31 +178,30 @@ pub fn link_names(id: &VolumeId) -> Vec<String> {
     names
 }
 
-/// A block device that was proven to be a volume's disk, at the moment of looking.
+/// A block device at the moment when it was proven to be a volume's disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// The kernel's name, such as `vdb`: for people, never for decisions.
+    /// Such as `vdb`; for people, never for decisions.
     pub kernel_name: String,
-    /// The number, for decisions.
     pub number: DeviceNumber,
-    /// The size in bytes.
+    /// In bytes.
     pub size: u64,
-    /// Whether the device refuses writes.
+    /// Whether it is read-only.
     pub read_only: bool,
-    /// The kernel's count of disks at the time this one appeared (5.15 and newer): tells two
-    /// disks apart that had the same number one after the other.
+    /// The kernel's disk sequence number (5.15 and newer), which distinguishes disks that had the same number one after
+    /// the other.
     pub sequence: Option<u64>,
     /// How well it was proven.
     pub proof: Proof,
-    /// How it is connected, where its serial is what proves it.
+    /// Its connection, if a serial proves it.
     pub connection: Option<Connection>,
 }
 
-/// A disk's transport, and what the configuration says of it.
+/// A disk's transport, and what the configuration says about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
     pub transport: Transport,
-    /// What a disk of it may be.
+    /// Whether it may be a volume's disk.
     pub admission: Admission,
 }
 
@@ -214,17 +211,17 @@ impl Device {
         Path::new("/dev").join(&self.kernel_name)
     }
 
-    /// Whether a disk that is connected this way may be a volume's.
+    /// Whether a disk on this transport may be a volume's.
     pub fn is_allowed(&self) -> bool {
         self.admission() == Admission::Allowed
     }
 
-    /// What a disk that is connected this way may be.
+    /// What a disk on this transport may be.
     pub fn admission(&self) -> Admission {
         self.connection.as_ref().map_or(Admission::Allowed, |connection| connection.admission)
     }
 
-    /// How it is connected, where that is known.
+    /// The transport, if known.
     pub fn transport(&self) -> Option<&Transport> {
         self.connection.as_ref().map(|connection| &connection.transport)
     }
@@ -234,33 +231,32 @@ impl Device {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     pub link: PathBuf,
-    /// What is written in it.
+    /// Its text.
     pub target: Option<PathBuf>,
     /// What is wrong with it, if it does not lead to the volume's disk.
     pub fault: Option<String>,
 }
 
-/// A link that names the volume and does not lead to its disk.
+/// A link that names the volume but does not lead to its disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkFault {
     pub link: PathBuf,
-    /// What is wrong with it.
     pub what: String,
 }
 
-/// What udev's database says about a disk: for people, and never a proof.
+/// A disk's entry in udev's database; for people, never a proof.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UdevEntry {
-    /// What it has as the disk's serial, best first.
+    /// The serial, the best one first.
     pub serial: Option<String>,
-    /// The links in `/dev` that it made for the disk.
+    /// The links in `/dev` that udev made for the disk.
     pub links: Vec<PathBuf>,
-    /// How it disagrees with sysfs, which decides.
+    /// How it differs from sysfs, which decides.
     pub disagreement: Option<String>,
 }
 
 impl UdevEntry {
-    /// An entry for the disk that sysfs proves to be the wanted one; udev also has the wanted serial for these others.
+    /// An entry for the disk that sysfs proves. udev also has the serial for these `others`.
     pub fn new(
         wanted: &Identity,
         is_processed: bool,
@@ -317,7 +313,7 @@ mod tests {
             ("naa.6f1c2d3e4a5b4c6d8e7f90a1b2c3d4e5", Some(Proof::Whole)),
             ("0x6F1C2D3E4A5B4C6D8E7F90A1B2C3D4E5", Some(Proof::Whole)),
             ("uuid.6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e5", Some(Proof::Whole)),
-            // One character less, one more, and another end are other disks.
+            // One character fewer or more, or a different end, is another disk.
             ("6f1c2d3e-4a5b-4c6d-", None),
             ("6f1c2d3e-4a5b-4c6d-8e", None),
             ("6f1c2d3e-4a5b-4c6d-8e7f-90a1b2c3d4e6", None),

@@ -1,24 +1,24 @@
-//! Whether a volume's disk may get a new file system: the whole decision about everything but the
-//! disk's contents, in one place, for the driver and for people.
+//! Whether a volume's disk may get a new file system: the whole decision except the disk's contents, for mounts and for
+//! people.
 
 use crate::advice::{Advice, Remedy, advise};
 use crate::ids::{ServerId, VolumeId};
 use serde::Serialize;
 use std::fmt;
 
-/// What encryption takes of a volume at most: LUKS 2 has 16 MiB in front of the data, LUKS 1 has 2.
+/// The most that encryption takes from a volume: LUKS 2 uses 16 MiB in front of the data, LUKS 1 uses 2.
 const ENCRYPTION_TAKES: u64 = 16 << 20;
 
-/// How far a volume has come, as noted with it in the cloud. It only ever goes on from `Begun` to
-/// `HasData`; a person's format alone begins it anew.
+/// How far a volume has come, as noted with it in the cloud. It only advances from `Begun` to `HasData`; only a
+/// person's format starts again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Life {
     /// A server began to make its first file system.
     Begun(ServerId),
-    /// It was mounted, or has a file system that was looked at after it was made.
+    /// It was mounted, or has a verified file system.
     HasData,
-    /// Words that this version does not know: they may mean data.
+    /// A note that this version does not know; it may mean data.
     Unknown(String),
 }
 
@@ -26,7 +26,7 @@ const BEGUN: &str = "format begun by ";
 const HAS_DATA: &str = "has data";
 
 impl Life {
-    /// Reads what was noted.
+    /// Parses a note.
     pub fn read(text: &str) -> Self {
         let server = text.strip_prefix(BEGUN).and_then(|server| ServerId::parse(server).ok());
         match (server, text) {
@@ -47,36 +47,36 @@ impl fmt::Display for Life {
     }
 }
 
-/// What the decision is made of.
+/// The input of the decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts<'a> {
     pub volume: &'a VolumeId,
-    /// Its proven disk: the kernel's name, the size in bytes, and whether it refuses writes.
+    /// Its proven disk: the kernel's name, the size in bytes, and whether it is read-only.
     pub disk: (&'a str, u64, bool),
-    /// Whether this machine ever mounted the volume.
+    /// Whether this node ever mounted the volume.
     pub was_mounted: bool,
-    /// This machine's server; nothing if the cloud knows none.
+    /// This node's server, if the cloud knows it.
     pub here: Option<&'a str>,
-    /// The servers that the cloud lists with the volume.
+    /// The servers to which the volume is attached.
     pub attached_to: Vec<&'a str>,
     /// The volume's size in the cloud, in bytes.
     pub size: u64,
-    /// Whether the cloud calls the volume encrypted.
+    /// Whether the cloud says that the volume is encrypted.
     pub is_encrypted: bool,
     /// What the cloud made the volume from.
     pub origin: Option<&'a str>,
     /// How far it has come.
     pub life: Option<&'a Life>,
-    /// The server that says it has the volume mounted.
+    /// The server whose mark says that it has mounted the volume.
     pub mounted_on: Option<&'a str>,
 }
 
 /// Who wants the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormatRequester {
-    /// Only a mount that needs one.
+    /// A mount that needs one.
     Mount,
-    /// A person, who says so.
+    /// A person.
     Person,
 }
 
@@ -85,11 +85,11 @@ pub enum FormatRequester {
 pub struct Objection {
     pub cause: String,
     pub hint: Advice,
-    /// Whether a person may go on all the same.
+    /// Whether a person may override it.
     pub yields_to_a_person: bool,
 }
 
-/// Decides. Answers what a person overrides, which is nothing if there is no objection.
+/// Refuses, or returns the objections that a person overrides.
 pub fn may_format(facts: &Facts<'_>, asked: FormatRequester) -> Result<Vec<Objection>, Objection> {
     let objections = objections(facts);
     let is_final = |one: &&Objection| asked == FormatRequester::Mount || !one.yields_to_a_person;
@@ -99,7 +99,7 @@ pub fn may_format(facts: &Facts<'_>, asked: FormatRequester) -> Result<Vec<Objec
     }
 }
 
-/// Everything that speaks against a new file system, what no person overrides first.
+/// All objections, beginning with those that a person cannot override.
 pub fn objections(facts: &Facts<'_>) -> Vec<Objection> {
     let (disk, disk_size, is_read_only) = facts.disk;
     let id = facts.volume;
@@ -120,8 +120,7 @@ pub fn objections(facts: &Facts<'_>) -> Vec<Objection> {
             "is it the right disk? a disk is formatted only when the cloud confirms it".into(),
         ));
     }
-    // Two servers that find the same blank disk would both format it; and what the other one writes
-    // is not seen from here.
+    // Two servers that find the same blank disk would both format it, and neither sees what the other one writes.
     if let Some(other) = facts.attached_to.iter().find(|server| **server != here) {
         all.push(never(
             format!(
@@ -172,17 +171,17 @@ pub fn objections(facts: &Facts<'_>) -> Vec<Objection> {
     all
 }
 
-/// An encrypted volume's disk is smaller by what the encryption takes.
+/// Encryption makes the disk smaller than its volume.
 fn is_of_its_volumes_size(disk: u64, facts: &Facts<'_>) -> bool {
     disk <= facts.size && disk >= least_disk(facts.size, facts.is_encrypted)
 }
 
-/// How large the disk of a volume of so many bytes is at least.
+/// The minimum size of a volume's disk.
 pub fn least_disk(volume: u64, is_encrypted: bool) -> u64 {
     volume.saturating_sub(if is_encrypted { ENCRYPTION_TAKES } else { 0 })
 }
 
-/// Whether a file system leaves more of its disk unused than a last group that would be too small.
+/// Whether a file system leaves more of its disk unused than a last group that is too small to use.
 pub fn leaves_room(covered: u64, disk: u64) -> bool {
     const LAST_GROUP: u64 = 8 << 20;
     covered.saturating_add(LAST_GROUP) < disk
@@ -195,7 +194,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
     const MIB: u64 = 1 << 20;
 
-    /// What is found, and what then is said by itself and to a person: nothing where it may go on.
+    /// The objections for these facts, to a mount and to a person; none where formatting may go on.
     #[test]
     fn the_table() {
         let id = VolumeId::parse("vol-1").unwrap();
@@ -260,7 +259,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        // What no person overrides is said before what one may.
+        // Objections that a person cannot override come first.
         let facts = Facts { attached_to: vec![], was_mounted: true, ..right };
         assert!(
             may_format(&facts, FormatRequester::Person).unwrap_err().cause.contains("not attached")
