@@ -2,7 +2,7 @@
 
 use super::http::Method;
 use super::services::{Ask, Service, Services, Version, refused};
-use super::wire::{CinderVolume, StoredAttachment, StoredAttachmentsBody, VolumeBody, VolumesBody};
+use super::wire::{CinderVolume, StoredAttachment, VolumesBody};
 use crate::model::error::Result;
 use crate::model::text::percent_encoded;
 use crate::ports::clock::Deadline;
@@ -25,8 +25,9 @@ fn is_whole(volume: &CinderVolume) -> Result<()> {
 impl Services {
     pub(super) fn volume(&self, id: &str, deadline: Deadline) -> Result<Option<CinderVolume>> {
         let path = format!("/volumes/{id}");
-        let found: Option<VolumeBody> = self.get(Service::Volume, &path, deadline)?;
-        let found = found.map(|body| body.volume);
+        let member = (path.as_str(), "volume");
+        let found: Option<CinderVolume> =
+            self.get(Service::Volume, member, Version::Any, deadline)?;
         if let Some(volume) = &found {
             Service::Volume.answers_about("volume", id, &volume.id)?;
             is_whole(volume)?;
@@ -124,9 +125,10 @@ impl Services {
         deadline: Deadline,
     ) -> Result<Vec<StoredAttachment>> {
         let path = format!("/attachments?volume_id={}", percent_encoded(id));
-        let found: Option<StoredAttachmentsBody> =
-            self.get_with(Service::Volume, &path, ATTACHMENTS, deadline)?;
-        let all = found.map(|body| body.attachments).unwrap_or_default();
+        let member = (path.as_str(), "attachments");
+        let all: Option<Vec<StoredAttachment>> =
+            self.get(Service::Volume, member, ATTACHMENTS, deadline)?;
+        let all = all.unwrap_or_default();
         // A service that does not know the filter would list every attachment.
         Ok(all.into_iter().filter(|one| one.volume_id == id).collect())
     }

@@ -2,10 +2,7 @@
 
 use super::http::{HttpAnswer, Method};
 use super::services::{Ask, Service, Services, Version, refused};
-use super::wire::{
-    Action, ActionBody, ActionsBody, AttachmentBody, AttachmentsBody, Event, Server,
-    ServerAttachment, ServerBody, ServersBody,
-};
+use super::wire::{Action, Event, Server, ServerAttachment, ServersBody};
 use super::words;
 use crate::model::cloud::request::Work;
 use crate::model::error::{Error, Kind, Result};
@@ -46,8 +43,8 @@ impl Services {
     /// The server; nothing if the service knows none of that id in our project.
     pub(super) fn compute_server(&self, id: &str, deadline: Deadline) -> Result<Option<Server>> {
         let path = format!("/servers/{id}");
-        let found: Option<ServerBody> = self.get(Service::Compute, &path, deadline)?;
-        let found = found.map(|body| body.server);
+        let member = (path.as_str(), "server");
+        let found: Option<Server> = self.get(Service::Compute, member, Version::Any, deadline)?;
         if let Some(server) = &found {
             Service::Compute.answers_about("server", id, &server.id)?;
         }
@@ -71,8 +68,9 @@ impl Services {
         deadline: Deadline,
     ) -> Result<Option<Vec<ServerAttachment>>> {
         let path = format!("/servers/{server}/os-volume_attachments");
-        let found: Option<AttachmentsBody> = self.get(Service::Compute, &path, deadline)?;
-        let found = found.map(|body| body.attachments);
+        let member = (path.as_str(), "volumeAttachments");
+        let found: Option<Vec<ServerAttachment>> =
+            self.get(Service::Compute, member, Version::Any, deadline)?;
         for one in found.iter().flatten().filter_map(|one| one.server.as_deref()) {
             Service::Compute.answers_about("server", server, one)?;
         }
@@ -92,9 +90,10 @@ impl Services {
         let answer = self.send(&ask, deadline)?;
         match answer.status {
             200 => {
-                let body: AttachmentBody = self.read(service, answer.body)?;
-                service.answers_about("volume", volume, &body.attachment.volume)?;
-                if let Some(other) = &body.attachment.server {
+                let found: ServerAttachment =
+                    self.read_in(service, answer.body, "volumeAttachment")?;
+                service.answers_about("volume", volume, &found.volume)?;
+                if let Some(other) = &found.server {
                     service.answers_about("server", server, other)?;
                 }
                 Ok(MappingAnswer::There)
@@ -113,9 +112,10 @@ impl Services {
     /// request that the host works on it says when that began, and when it ended.
     pub(super) fn work_at(&self, server: &str, deadline: Deadline) -> Result<Work> {
         let path = format!("/servers/{server}/os-instance-actions");
-        let listed: Option<ActionsBody> =
-            self.get_with(Service::Compute, &path, WITH_UPDATES, deadline)?;
-        let mut actions = listed.map(|body| body.actions).unwrap_or_default();
+        let member = (path.as_str(), "instanceActions");
+        let listed: Option<Vec<Action>> =
+            self.get(Service::Compute, member, WITH_UPDATES, deadline)?;
+        let mut actions = listed.unwrap_or_default();
         actions.retain(|action| action.started().is_some());
         sort_by_key(&mut actions, |action| std::cmp::Reverse(action.started()));
         let mut last = actions.iter().filter_map(Action::last_sign).max();
@@ -125,9 +125,10 @@ impl Services {
                 "/servers/{server}/os-instance-actions/{}",
                 percent_encoded(&action.request)
             );
-            let shown: Option<ActionBody> =
-                self.get_with(Service::Compute, &path, WITH_EVENTS, deadline)?;
-            let Some(events) = shown.and_then(|body| body.action.events) else { continue };
+            let member = (path.as_str(), "instanceAction");
+            let shown: Option<Action> =
+                self.get(Service::Compute, member, WITH_EVENTS, deadline)?;
+            let Some(events) = shown.and_then(|action| action.events) else { continue };
             if events.iter().any(|event| event.finish_time.is_none()) {
                 return Ok(Work::UnderWay);
             }

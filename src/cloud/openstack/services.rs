@@ -82,36 +82,49 @@ impl Services {
         Self { http, tokens, session: RefCell::new(None), place: Cell::new(0) }
     }
 
+    /// One member of the reply, such as `volume`.
     pub(super) fn get<T: DeserializeOwned>(
         &self,
         service: Service,
-        path: &str,
+        (path, member): (&str, &str),
+        version: Version,
         deadline: Deadline,
     ) -> Result<Option<T>> {
-        self.get_with(service, path, Version::Any, deadline)
+        let body = self.body(service, path, version, deadline)?;
+        body.map(|body| self.read_in(service, body, member)).transpose()
     }
 
-    pub(super) fn get_with<T: DeserializeOwned>(
+    fn body(
         &self,
         service: Service,
         path: &str,
         version: Version,
         deadline: Deadline,
-    ) -> Result<Option<T>> {
+    ) -> Result<Option<Value>> {
         let ask = Ask { service, method: Method::GET, path, version, body: None };
         let answer = self.send(&ask, deadline)?;
         match answer.status {
-            200 => self.read(service, answer.body).map(Some),
+            200 => Ok(Some(answer.body)),
             // Only the service's own 404 is an answer; a proxy's page is not.
             404 if answer.body.is_object() => Ok(None),
             _ => Err(refused(service, &answer)),
         }
     }
 
+    /// One member of a body.
+    pub(super) fn read_in<T: DeserializeOwned>(
+        &self,
+        service: Service,
+        mut body: Value,
+        member: &str,
+    ) -> Result<T> {
+        self.read(service, body.get_mut(member).map(Value::take).unwrap_or_default())
+    }
+
     /// A body as what was asked for.
     pub(super) fn read<T: DeserializeOwned>(&self, service: Service, body: Value) -> Result<T> {
         serde_json::from_value(body).map_err(|error| {
-            // The reader quotes what it does not understand.
+            // The error quotes the reply.
             let why = self.http.secrets().text_without(&error.to_string());
             Error::new(
                 Kind::Unreachable,
@@ -130,11 +143,10 @@ impl Services {
         let mut all = Vec::new();
         let mut path = path.to_owned();
         for _ in 0..MOST_PAGES {
-            let body: Option<T> = self.get(service, &path, deadline)?;
-            let body = body.ok_or_else(|| {
+            let body = self.body(service, &path, Version::Any, deadline)?.ok_or_else(|| {
                 Error::new(Kind::Unreachable, format!("{} has no list at {path}", service.name()))
             })?;
-            let (items, links) = split(body);
+            let (items, links) = split(self.read(service, body)?);
             all.extend(items);
             match links.into_iter().find(|link| link.rel == "next") {
                 // Its host may be an inner name: only what follows the `?` is taken.

@@ -5,12 +5,6 @@ use crate::model::timestamp;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// `GET /volumes/{id}` (Cinder 3.0).
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct VolumeBody {
-    pub(super) volume: CinderVolume,
-}
-
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct CinderVolume {
     pub(super) id: String,
@@ -94,12 +88,6 @@ pub(super) struct ServersBody {
     pub(super) servers_links: Vec<NextPage>,
 }
 
-/// `GET /servers/{id}`
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct ServerBody {
-    pub(super) server: Server,
-}
-
 /// A server; in a list it has no status.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Server {
@@ -118,13 +106,6 @@ pub(super) struct NextPage {
     pub(super) href: String,
 }
 
-/// `GET /servers/{id}/os-volume_attachments`
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct AttachmentsBody {
-    #[serde(rename = "volumeAttachments")]
-    pub(super) attachments: Vec<ServerAttachment>,
-}
-
 /// A mapping of a volume to a server. The field `id` went with microversion 2.89; this one stays.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ServerAttachment {
@@ -132,19 +113,6 @@ pub(super) struct ServerAttachment {
     pub(super) volume: String,
     #[serde(rename = "serverId")]
     pub(super) server: Option<String>,
-}
-
-/// `GET /servers/{id}/os-volume_attachments/{volume}`
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct AttachmentBody {
-    #[serde(rename = "volumeAttachment")]
-    pub(super) attachment: ServerAttachment,
-}
-
-/// `GET /attachments` (Cinder 3.27)
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct StoredAttachmentsBody {
-    pub(super) attachments: Vec<StoredAttachment>,
 }
 
 /// An attachment that is finished, on its way, or only reserved.
@@ -155,20 +123,6 @@ pub(super) struct StoredAttachment {
     pub(super) status: String,
     /// The server; nothing for another's reservation.
     pub(super) instance: Option<String>,
-}
-
-/// `GET /servers/{id}/os-instance-actions`
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct ActionsBody {
-    #[serde(rename = "instanceActions")]
-    pub(super) actions: Vec<Action>,
-}
-
-/// `GET /servers/{id}/os-instance-actions/{request}`
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct ActionBody {
-    #[serde(rename = "instanceAction")]
-    pub(super) action: Action,
 }
 
 /// Something that was done with a server.
@@ -218,14 +172,13 @@ pub(super) fn garbage(text: &str) {
     fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
         serde_json::from_str(text).ok()
     }
-    if let Some(body) = read::<VolumeBody>(text) {
-        let _ = body.volume.origin();
-        let _ = body.volume.attachments.iter().any(VolumeAttachment::is_root);
+    if let Some(volume) = read::<CinderVolume>(text) {
+        let _ = volume.origin();
+        let _ = volume.attachments.iter().any(VolumeAttachment::is_root);
     }
-    if let Some(body) = read::<ActionBody>(text) {
-        let _ = (body.action.started(), body.action.last_sign());
+    if let Some(action) = read::<Action>(text) {
+        let _ = (action.started(), action.last_sign());
     }
-    let _ = (read::<VolumesBody>(text), read::<ServersBody>(text), read::<ServerBody>(text));
-    let _ = (read::<AttachmentsBody>(text), read::<StoredAttachmentsBody>(text));
-    let _ = (read::<ActionsBody>(text), read::<AttachmentBody>(text));
+    let _ = (read::<VolumesBody>(text), read::<ServersBody>(text), read::<Server>(text));
+    let _ = (read::<ServerAttachment>(text), read::<StoredAttachment>(text));
 }
