@@ -7,7 +7,6 @@ use crate::model::mount::mount_options::{MkfsOptions, MountOptions};
 use crate::model::policy::ShieldMode;
 use crate::model::secret::Secret;
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Whether the consumer may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,10 +60,11 @@ const SHIELD: &str = "shield";
 impl Options {
     /// Reads the JSON of one argument.
     pub fn parse(text: &str) -> Result<Self> {
-        let map: Strings = serde_json::from_str(text).map_err(|error| {
+        // kubelet also passes secrets; each value is wiped.
+        let map: BTreeMap<String, Secret> = serde_json::from_str(text).map_err(|error| {
             Error::bad_call(format!("the options are not a JSON map of strings: {}", place(&error)))
         })?;
-        let get = |key: &str| map.0.get(key).map(String::as_str).filter(|value| !value.is_empty());
+        let get = |key: &str| map.get(key).map(Secret::reveal).filter(|value| !value.is_empty());
 
         let name = get(NAME).map(VolumeName::parse).transpose()?;
         let volume = match (get(VOLUME_ID), &name) {
@@ -116,38 +116,6 @@ impl Options {
             pod,
             region,
         })
-    }
-}
-
-/// The map; of its values only those that are no secrets are kept.
-struct Strings(BTreeMap<String, String>);
-
-impl<'de> serde::Deserialize<'de> for Strings {
-    fn deserialize<D: serde::Deserializer<'de>>(input: D) -> std::result::Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Strings;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map of strings")
-            }
-            fn visit_map<A: serde::de::MapAccess<'de>>(
-                self,
-                mut input: A,
-            ) -> std::result::Result<Strings, A::Error> {
-                let mut kept = BTreeMap::new();
-                while let Some(key) = input.next_key::<String>()? {
-                    if key.starts_with("kubernetes.io/secret/") {
-                        // A string like each other, which is dropped: what is skipped unread need be none.
-                        input.next_value::<Secret>()?;
-                    } else {
-                        let value = input.next_value::<String>()?;
-                        kept.insert(key, value);
-                    }
-                }
-                Ok(Strings(kept))
-            }
-        }
-        input.deserialize_map(Visitor)
     }
 }
 

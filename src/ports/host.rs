@@ -2,9 +2,7 @@
 
 use crate::clock::{self, Deadline};
 use crate::model::disk::contents::{Contents, FsType};
-use crate::model::disk::device::{
-    Device, DeviceNumber, Identity, Link, LinkFault, Shown, UdevEntry,
-};
+use crate::model::disk::device::{Device, DeviceNumber, Identity, Link, Shown, UdevEntry};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::disk::journal::sights::{JournalMark, JournalSights};
 use crate::model::error::{Error, Result};
@@ -143,8 +141,6 @@ pub trait Devices {
     fn watch(&self) -> Box<dyn Events>;
     /// Whether a link leads to this device node.
     fn leads_to(&self, link: &Path, node: &Path) -> bool;
-    /// Links that name the volume but lead elsewhere. They are reported, never repaired.
-    fn link_faults(&self, wanted: &Identity, own_link: &Path) -> Vec<LinkFault>;
     /// Every existing link that names the volume, with its target and what is wrong with it.
     fn links(&self, wanted: &Identity, own_link: &Path) -> Vec<Link>;
     /// The disks with the volume's serial in udev's database, in words for a message.

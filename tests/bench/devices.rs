@@ -131,7 +131,7 @@ fn searches(run: &mut Run, folder: &Path) {
             let (worked, begin) = (processor_time(), Instant::now());
             assert_eq!(devices.search(wanted).unwrap().len(), 1, "{name}");
             if let Some(link) = link {
-                let _ = devices.link_faults(wanted, link);
+                let _ = devices.links(wanted, link);
             }
             let work = (processor_time() - worked).as_secs_f64() * 1e3;
             Took { time: begin.elapsed().as_secs_f64() * 1e3, work }

@@ -1,8 +1,6 @@
 //! Fake disks for unit tests.
 
-use crate::model::disk::device::{
-    Connection, Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown,
-};
+use crate::model::disk::device::{Connection, Device, DeviceNumber, Identity, Link, Proof, Shown};
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::disk::transport::{Admission, Transport};
 use crate::model::error::{Error, Kind, Result};
@@ -108,10 +106,6 @@ impl Devices for FakeDevices {
 
     fn leads_to(&self, _: &Path, _: &Path) -> bool {
         false
-    }
-
-    fn link_faults(&self, _: &Identity, _: &Path) -> Vec<LinkFault> {
-        Vec::new()
     }
 
     fn links(&self, _: &Identity, _: &Path) -> Vec<Link> {

@@ -10,7 +10,7 @@
 use crate::context::Context;
 use crate::lookup::attachment_view;
 use crate::model::advice::{Remedy, advise};
-use crate::model::disk::device::{Device, Identity, Proof};
+use crate::model::disk::device::{Device, Identity, Link, Proof};
 use crate::model::disk::transport::Admission;
 use crate::model::error::{Error, Kind, Result};
 use crate::model::ids::VolumeId;
@@ -123,8 +123,12 @@ pub fn prove<'a>(cx: &Context<'_>, id: &'a VolumeId, disk: &'a Device) -> Result
 
 /// Logs links that name the volume but lead elsewhere. The driver follows no link, but other programs may.
 pub(crate) fn report_links(cx: &Context<'_>, id: &VolumeId) {
-    for fault in cx.host.devices.link_faults(&cx.cloud.identity(id), &cx.cloud.link(id)) {
-        tracing::warn!(volume = %id, link = %fault.link.display(), what = fault.what, "a link lies");
+    for Link { link, fault, .. } in
+        cx.host.devices.links(&cx.cloud.identity(id), &cx.cloud.link(id))
+    {
+        if let Some(what) = fault {
+            tracing::warn!(volume = %id, link = %link.display(), what, "a link lies");
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use crate::model::mount::ownership::{Machine, NamespaceRole};
 use crate::model::mount::staleness::{Here, MountVerdict, Presence, judge};
 use crate::model::record::VolumeRecord;
 use crate::model::report::facts::{
-    CloudFact, Disk, DiskFact, LeftAttached, LinkFact, MapFact, MountFact, RecordFact, Role,
-    VolumeFacts, WaitFact,
+    CloudFact, Disk, DiskFact, LeftAttached, MapFact, MountFact, RecordFact, Role, VolumeFacts,
+    WaitFact,
 };
 use crate::model::report::health::{self, Health, Verdict};
 use crate::model::sorting::sort_by_key;
@@ -389,8 +389,6 @@ fn facts(
         (Some(id), Some(wanted)) => cx.host.devices.links(wanted, &cx.cloud.link(id)),
         _ => Vec::new(),
     };
-    let links =
-        links.into_iter().map(|l| LinkFact { link: l.link, target: l.target, fault: l.fault });
     VolumeFacts {
         id: id.cloned(),
         name,
@@ -409,7 +407,7 @@ fn facts(
         left_attached: record.and_then(|record| left_attached(cx, record, &cloud)),
         cloud,
         record: id.map(|id| record_fact(cx, id, record)).unwrap_or_default(),
-        links: links.collect(),
+        links,
         lock: id.and_then(|id| cx.store.locks.holder(id)),
     }
 }

@@ -1,21 +1,11 @@
-//! Links in by-id: looked at to report those that lie, never followed to a disk.
+//! Links in by-id, read to report those that lead elsewhere and never followed to a disk.
 
 use super::sysfs::Sysfs;
-use crate::model::disk::device::Shown;
-use crate::model::disk::device::{Identity, Link, LinkFault};
+use crate::model::disk::device::{Identity, Link, Shown};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with each link that names the volume; nothing is wrong with one that is missing.
-pub(super) fn faults(sysfs: &Sysfs, wanted: &Identity, links: &[PathBuf]) -> Vec<LinkFault> {
-    let fault = |link: &PathBuf| {
-        let what = what_is_wrong(sysfs, wanted, link)?;
-        Some(LinkFault { link: link.clone(), what })
-    };
-    links.iter().filter_map(fault).collect()
-}
-
-/// Every link of these that is there.
+/// The existing links among these.
 pub(super) fn all(sysfs: &Sysfs, wanted: &Identity, links: &[PathBuf]) -> Vec<Link> {
     let is_there = |link: &&PathBuf| fs::symlink_metadata(link).is_ok();
     let link = |link: &PathBuf| Link {
@@ -27,7 +17,6 @@ pub(super) fn all(sysfs: &Sysfs, wanted: &Identity, links: &[PathBuf]) -> Vec<Li
 }
 
 fn what_is_wrong(sysfs: &Sysfs, wanted: &Identity, link: &Path) -> Option<String> {
-    fs::symlink_metadata(link).ok()?;
     let target = match fs::metadata(link) {
         Ok(target) => target,
         Err(error) => return Some(format!("it leads nowhere: {error}")),

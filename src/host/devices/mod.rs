@@ -16,7 +16,7 @@ use self::sysfs::{DiskFolder, Sysfs};
 use super::{device_mapper, device_nodes, kernel, mount_tables};
 use crate::failpoints;
 use crate::model::disk::device::{
-    Connection, Device, DeviceNumber, Identity, Link, LinkFault, Proof, Shown, UdevEntry,
+    Connection, Device, DeviceNumber, Identity, Link, Proof, Shown, UdevEntry,
 };
 use crate::model::disk::exclusive_open::ExclusiveOpen;
 use crate::model::disk::transport::{Admission, Transports};
@@ -312,10 +312,6 @@ impl Devices for SysfsDevices {
 
     fn leads_to(&self, link: &Path, node: &Path) -> bool {
         device_nodes::leads_to(link, node)
-    }
-
-    fn link_faults(&self, wanted: &Identity, own_link: &Path) -> Vec<LinkFault> {
-        links::faults(&self.sysfs, wanted, &self.possible_links(wanted, own_link))
     }
 
     fn links(&self, wanted: &Identity, own_link: &Path) -> Vec<Link> {
@@ -777,9 +773,9 @@ mod tests {
         link("scsi-0QEMU_QEMU_HARDDISK_6f1c2d3e-4a5b-4c6d-8", "/dev/null");
         link(&format!("virtio-{ID}"), &format!("virtio-{ID}"));
         link("unrelated", "/nowhere");
-        let faults = devices.link_faults(&serial(ID), &by_id.join("virtio-6f1c2d3e-4a5b-4c6d-8"));
-        let text: Vec<_> = faults.iter().map(|fault| fault.what.as_str()).collect();
-        assert_eq!(faults.len(), 3, "{faults:?}");
+        let links = devices.links(&serial(ID), &by_id.join("virtio-6f1c2d3e-4a5b-4c6d-8"));
+        let text: Vec<_> = links.iter().filter_map(|link| link.fault.as_deref()).collect();
+        assert_eq!((links.len(), text.len()), (3, 3), "{links:?}");
         assert!(text.iter().any(|what| what.contains("no block device")), "{text:?}");
         assert_eq!(text.iter().filter(|what| what.contains("leads nowhere")).count(), 2);
     }

@@ -228,20 +228,13 @@ impl Device {
 }
 
 /// A link that names the volume.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Link {
     pub link: PathBuf,
     /// Its text.
     pub target: Option<PathBuf>,
     /// What is wrong with it, if it does not lead to the volume's disk.
     pub fault: Option<String>,
-}
-
-/// A link that names the volume but does not lead to its disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LinkFault {
-    pub link: PathBuf,
-    pub what: String,
 }
 
 /// A disk's entry in udev's database; for people, never a proof.

@@ -2,11 +2,11 @@
 //! look at. Nothing is decided here; [`super::health`] judges it.
 
 use crate::cloud::attachment_state::{VolumePhase, VolumeStatus};
-use crate::disk::device::{Device, DeviceNumber, Proof};
+use crate::disk::device::{Device, DeviceNumber, Link, Proof};
 use crate::disk::formatting::Life;
 use crate::face::FaceName;
 use crate::ids::{ConsumerId, VolumeId, VolumeName};
-use crate::mount::disk_users::{NamespaceId, Process};
+use crate::mount::disk_users::Process;
 use crate::mount::mountinfo::Mount;
 use crate::mount::staleness::{Here, MountVerdict};
 use crate::report::tear_down::TearDown;
@@ -49,7 +49,7 @@ pub struct VolumeFacts {
     /// What this machine remembers, and where that is written.
     pub record: RecordFact,
     /// Links that name the volume.
-    pub links: Vec<LinkFact>,
+    pub links: Vec<Link>,
     /// The call that works on it right now.
     pub lock: Option<String>,
 }
@@ -472,15 +472,6 @@ pub struct RecordFact {
     pub refusals: u64,
 }
 
-/// A link that names the volume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LinkFact {
-    pub link: PathBuf,
-    pub target: Option<PathBuf>,
-    /// What is wrong with it.
-    pub fault: Option<String>,
-}
-
 /// A process or a part of the kernel that uses the volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HolderFact {
@@ -493,17 +484,8 @@ pub struct HolderFact {
     pub what: String,
     /// Whether that is on a disk that is gone.
     pub is_on_gone_disk: bool,
-    /// The mount namespace, of a mount.
-    pub namespace: Option<NamespaceNumber>,
-}
-
-/// The inode number of a mount namespace.
-pub type NamespaceNumber = u64;
-
-impl From<NamespaceId> for NamespaceNumber {
-    fn from(id: NamespaceId) -> Self {
-        id.0
-    }
+    /// The inode number of the mount namespace, for a mount.
+    pub namespace: Option<u64>,
 }
 
 #[cfg(test)]
