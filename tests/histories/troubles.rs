@@ -36,9 +36,10 @@ impl World {
                 Some(None) => true,
                 None => false,
             };
-            // `Nova at HOST is left alone`
+            // `Nova at HOST is left alone`. `status` also quotes how an earlier call ended.
             let begin = format!("{name} at ");
-            let is_blamed = ended.text.split(&begin).skip(1).any(|rest| {
+            let now = ended.text.lines().filter(|line| !line.trim_start().starts_with("last: "));
+            let is_blamed = now.flat_map(|line| line.split(&begin).skip(1)).any(|rest| {
                 rest.split_once(' ').is_some_and(|(_, rest)| rest.starts_with("is left alone"))
             });
             if is_blamed && !is_known {
