@@ -457,6 +457,10 @@ fn a_mount_table_that_the_kernel_cannot_tell_holds_up_no_heal() {
     needs!(pods);
     let scene = Scene::of(From::Pod, |_| Attack::LongestLine { levels: 95_000, parts: 60 });
     let (node, volume) = (&scene.node, &scene.volume);
+    // On a slow machine the kernel takes seconds to find out that it cannot show such a line.
+    let calls = ["detach", "unmount", "unmountdevice", "attach", "mount", "mountdevice"];
+    let longer = calls.map(|call| format!("{call} = 40\n")).concat();
+    node.configure(&format!("[deadline]\n{longer}"));
     let victim = Pod::new(Naming::Systemd);
     let folder = volume.bring_to(victim.uid());
     let container = victim.container_with(&folder);
